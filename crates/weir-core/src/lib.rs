@@ -1,0 +1,23 @@
+//! What every part of Weir shares: integer time, rates and sizes with units, packets as a queue sees them, the typed
+//! event stream, histograms and named random streams.
+//!
+//! Nothing here does I/O or reads a clock. Time, randomness and packets are passed in and decisions are handed back;
+//! that is why one queue discipline serves a real link, user space and virtual time.
+
+mod audit;
+mod ecn;
+mod event;
+mod histogram;
+mod packet;
+mod random;
+mod time;
+mod units;
+
+pub use audit::{Audit, AuditReport, FlowCount, RateMeter};
+pub use ecn::Ecn;
+pub use event::{Backlog, DropReason, Event, EventKind, EventSink, Fanout, MarkReason, QueueId};
+pub use histogram::Histogram;
+pub use packet::{CycleId, FlowId, Packet, QueueChoice};
+pub use random::{Random, Seed};
+pub use time::{Duration, Time};
+pub use units::{Bytes, ParseUnitError, Rate};

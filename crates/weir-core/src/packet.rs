@@ -1,0 +1,79 @@
+//! A packet as a queue sees it: lengths, codepoints and identities. The bytes stay where the world keeps them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Ecn, Time};
+
+/// A flow: one 5-tuple, both directions. Dense small integers, so that per-flow state is an array index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FlowId(pub u32);
+
+impl FlowId {
+    /// Packets that belong to no tracked flow: not IP, a full flow table, an unreadable header.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
+/// A cycle of a flow: one round trip as seen at the bottleneck, counted from zero in the life of the flow's entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CycleId(pub u32);
+
+/// Which of the two CRQ queues a packet's flow has earned (CRQ section III-B.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum QueueChoice {
+    /// Everything that has not been shown to answer to congestion.
+    #[default]
+    Standard = 0,
+    /// Flows that answer to congestion.
+    Responsive = 1,
+}
+
+/// A packet in a queue. Plain data: copying it copies no packet bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Counts packets in order of arrival at the bottleneck; unique in a run.
+    pub id: u64,
+    /// Where the bytes are, for the world that owns them (a frame of shared memory, a simulator's slot). Opaque here.
+    pub handle: u64,
+    /// The flow it belongs to.
+    pub flow: FlowId,
+    /// Bytes on the wire, with the layer-2 header and any configured overhead.
+    pub wire_bytes: u32,
+    /// Segments inside: 1, or more for a super-packet (one mark on it is a mark on every segment).
+    pub segments: u16,
+    /// The codepoint it came with.
+    pub ecn_in: Ecn,
+    /// The codepoint it will leave with.
+    pub ecn: Ecn,
+    /// The cycle of its flow in which it arrived; signals that it gets are booked there.
+    pub cycle: CycleId,
+    /// The queue that its flow has earned.
+    pub choice: QueueChoice,
+    /// When it arrived at the queue.
+    pub arrived: Time,
+}
+
+impl Packet {
+    /// A one-segment packet of `wire_bytes` that arrives at `arrived`, Not-ECT and in the standard queue.
+    pub fn new(id: u64, flow: FlowId, wire_bytes: u32, arrived: Time) -> Self {
+        Self {
+            id,
+            handle: id,
+            flow,
+            wire_bytes,
+            segments: 1,
+            ecn_in: Ecn::NotEct,
+            ecn: Ecn::NotEct,
+            cycle: CycleId(0),
+            choice: QueueChoice::Standard,
+            arrived,
+        }
+    }
+
+    /// The same packet as it comes from a sender that uses `ecn`.
+    #[must_use]
+    pub fn with_ecn(self, ecn: Ecn) -> Self {
+        Self { ecn_in: ecn, ecn, ..self }
+    }
+}
