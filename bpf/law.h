@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The responsiveness law: SpinTrap for QUIC and TCPTrap for TCP (Kunze et al., "Congestion-Responsive Queuing for
+ * Internet Flows", NOMS 2025, section III). It cuts a flow into cycles of one round trip, counts the payload bytes of
+ * each (its window), books the losses and CE marks that the bottleneck put on the flow, and two cycles after a signal
+ * asks whether the window has shrunk. The majority of these votes decides which of two queues the flow has earned.
+ *
+ * Pure state machines: packets and time are passed in, decisions handed back. Every point where the paper and its public
+ * prototype differ is one field of struct weir_law_params; docs/law.md lists them.
+ */
+#ifndef WEIR_LAW_H
+#define WEIR_LAW_H
+
+#include "law_state.h"
+
+WEIR_INLINE void weir_flow_init(struct weir_flow *flow)
+{
+	*flow = (struct weir_flow){ .cycle = 0 };
+}
+
+WEIR_INLINE u8 weir_law_class(const struct weir_flow *flow)
+{
+	return (u8)(3 * flow->verdict[WEIR_MARK] + flow->verdict[WEIR_LOSS]);
+}
+
+/* The queue that the flow has earned, by the main signal alone. */
+WEIR_INLINE u8 weir_law_choice(const struct weir_law_params *params, const struct weir_flow *flow)
+{
+	u8 verdict = params->main_signal == WEIR_MARK ? flow->verdict[WEIR_MARK] : flow->verdict[WEIR_LOSS];
+
+	return verdict == WEIR_RESPONSIVE ? WEIR_RESPONSIVE_QUEUE : WEIR_STANDARD_QUEUE;
+}
+
+/* Whether the law keeps an entry for this packet at all. What it does not see goes to the standard queue, uncounted. */
+WEIR_INLINE u32 weir_law_sees(const struct weir_law_params *params, const struct weir_packet *packet)
+{
+	if (packet->kind != WEIR_TCP && packet->kind != WEIR_UDP && packet->kind != WEIR_QUIC)
+		return 0;
+	if (params->full_parser)
+		return 1;
+	/* The prototype's classifier reads fixed offsets behind an untagged Ethernet header, and asks for more bytes than
+	 * it needs: 55 of a TCP frame, 3 of a UDP payload; UDP without the fixed bit is not for it. */
+	if (packet->ip_version != 4 || (packet->layers & (WEIR_TAGGED | WEIR_IP_OPTIONS)))
+		return 0;
+	if (packet->kind == WEIR_TCP)
+		return packet->ip_bytes > 40;
+	return packet->kind == WEIR_QUIC && packet->payload_bytes > 2;
+}
+
+/* Whether the prototype's long-header branch has nothing to count in this packet: it makes no entry for it either. */
+WEIR_INLINE u32 weir_law_skips(const struct weir_law_params *params, const struct weir_packet *packet)
+{
+	return !params->long_header_counts && (packet->quic_flags & WEIR_QUIC_LONG) &&
+	       !(packet->quic_flags & WEIR_QUIC_SHORT);
+}
+
+/* Whether a packet of a flow without an entry gets one. In the reverse direction the prototype looks at IPv4 TCP only, but
+ * there it follows the headers properly. */
+WEIR_INLINE u32 weir_law_opens(const struct weir_law_params *params, const struct weir_packet *packet, u32 reverse)
+{
+	if (reverse && !params->full_parser)
+		return packet->kind == WEIR_TCP && packet->ip_version == 4;
+	return weir_law_sees(params, packet) && !weir_law_skips(params, packet);
+}
+
+WEIR_INLINE u32 weir_add_bytes(const struct weir_law_params *params, u32 window, u32 bytes)
+{
+	u32 sum = window + bytes;
+
+	return params->wide_arithmetic && sum < window ? 0xffffffffu : sum;
+}
+
+/* `a` at or beyond `b` in sequence space. */
+WEIR_INLINE u32 weir_reached(const struct weir_law_params *params, u32 a, u32 b)
+{
+	return params->modular_sequence ? (s32)(a - b) >= 0 : a >= b;
+}
+
+/* The prototype's second chance for a comparison across the wrap: limit in the last quarter, value in the first. */
+WEIR_INLINE u32 weir_wrapped(const struct weir_law_params *params, u32 value, u32 limit)
+{
+	return !params->modular_sequence && limit > 0xffffffffu - 0x3fffffffu && value < 0x3fffffffu;
+}
+
+WEIR_INLINE u16 weir_add_count(u16 count, u32 by)
+{
+	u32 sum = count + by;
+
+	return (u16)(sum > 0xffff ? 0xffff : sum);
+}
+
+WEIR_INLINE u32 weir_signals(const struct weir_law_params *params, const struct weir_flow *flow, u32 kind, u32 age)
+{
+	if (params->byte_counters)
+		return (kind == WEIR_MARK ? flow->mark_register : flow->loss_register) >> (8 * age) & 0xff;
+	return kind == WEIR_MARK ? flow->mark[age] : flow->loss[age];
+}
+
+/*
+ * Books a loss or mark of a packet that arrived in `cycle` and had `segments` segments. Returns 1, or 0 (and counts it
+ * as late) where that cycle can no longer be judged: it has left the history, or a queue switch or a new connection has
+ * cut the history off behind it.
+ */
+WEIR_INLINE u32 weir_law_signal(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 cycle,
+				u32 segments)
+{
+	u32 weight = params->count_segments ? segments : segments != 0;
+	u32 age = params->book_by_packet ? flow->cycle - cycle : 0;
+
+	if (age > 2 || (params->book_by_packet && (s32)(cycle - flow->signal_floor) < 0)) {
+		flow->late_signals++;
+		return 0;
+	}
+	if (params->byte_counters) {
+		u32 shift = 8 * age;
+
+		if (kind == WEIR_MARK) {
+			u32 count = flow->mark_register >> shift & 0xff;
+			u32 sum = count + weight > 0xff ? 0xff : count + weight;
+
+			flow->mark_register += (sum - count) << shift;
+		} else {
+			flow->loss_register += weight << shift; /* carries into the byte of the cycle before */
+		}
+	} else if (kind == WEIR_MARK) {
+		flow->mark[age] = weir_add_count(flow->mark[age], weight);
+	} else {
+		flow->loss[age] = weir_add_count(flow->loss[age], weight);
+	}
+	return 1;
+}
+
+WEIR_INLINE void weir_forget_signals(struct weir_flow *flow)
+{
+	int i;
+
+	for (i = 0; i < WEIR_HISTORY; i++) {
+		flow->loss[i] = 0;
+		flow->mark[i] = 0;
+	}
+	flow->loss_register = 0;
+	flow->mark_register = 0;
+}
+
+/* Casts the vote of one signal kind and lets the majority decide. */
+WEIR_INLINE void weir_vote(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 responsive,
+			   struct weir_assessment *out)
+{
+	u32 *votes = flow->votes[kind];
+
+	if (votes[!responsive] != 0xffffffffu)
+		votes[!responsive]++;
+	out->vote[kind] = responsive ? WEIR_RESPONSIVE : WEIR_UNRESPONSIVE;
+	if (votes[0] > votes[1])
+		flow->verdict[kind] = WEIR_RESPONSIVE;
+	else if (votes[0] < votes[1])
+		flow->verdict[kind] = WEIR_UNRESPONSIVE;
+	else if (params->tie)
+		flow->verdict[kind] = params->tie;
+}
+
+/* Judges at the end of cycle n, before the history moves on (paper section III-A.1, "Responsiveness criteria"). */
+WEIR_INLINE void weir_assess(const struct weir_law_params *params, struct weir_flow *flow, struct weir_assessment *out)
+{
+	u32 limit = params->mss * params->min_window_segments;
+	u32 tested = params->min_window_on_signalled ? flow->window[2] : flow->window[0];
+	u32 responsive;
+	int i;
+
+	out->cycle = flow->cycle;
+	out->window = flow->window[0];
+	out->window_between = flow->window[1];
+	out->window_signalled = flow->window[2];
+	out->signals[WEIR_LOSS] = weir_signals(params, flow, WEIR_LOSS, 2);
+	out->signals[WEIR_MARK] = weir_signals(params, flow, WEIR_MARK, 2);
+	out->class_before = weir_law_class(flow);
+	out->choice_before = weir_law_choice(params, flow);
+	if (!out->signals[WEIR_LOSS] && !out->signals[WEIR_MARK]) {
+		out->judgement = WEIR_NO_SIGNAL;
+	} else if (params->skip_first_cycle && flow->cycle - flow->first_cycle < 3) {
+		out->judgement = WEIR_PARTIAL_CYCLE;
+		flow->withheld++;
+	} else if (params->min_window_inclusive ? tested < limit : tested <= limit) {
+		out->judgement = WEIR_SMALL_WINDOW;
+		flow->withheld++;
+	} else {
+		out->judgement = WEIR_VOTED;
+		if (params->wide_arithmetic)
+			responsive = (u64)params->response_numerator * flow->window[2] >=
+				     (u64)params->response_denominator * flow->window[0];
+		else
+			responsive = params->response_numerator * flow->window[2] >=
+				     params->response_denominator * flow->window[0];
+		if (out->signals[WEIR_LOSS])
+			weir_vote(params, flow, WEIR_LOSS, responsive, out);
+		if (out->signals[WEIR_MARK])
+			weir_vote(params, flow, WEIR_MARK, responsive, out);
+	}
+	for (i = 0; i < 2; i++) {
+		out->votes[i][0] = flow->votes[i][0];
+		out->votes[i][1] = flow->votes[i][1];
+	}
+	out->class_after = weir_law_class(flow);
+	out->choice_after = weir_law_choice(params, flow);
+}
+
+/* Ends the current cycle and opens the next, which the packet at hand is the first of. */
+WEIR_INLINE void weir_end_cycle(const struct weir_law_params *params, struct weir_flow *flow, u64 now,
+				struct weir_outcome *out)
+{
+	int i;
+
+	out->ended = 1;
+	out->end = (struct weir_cycle_end){
+		.started = flow->cycle_started,
+		.ended = now,
+		.cycle = flow->cycle,
+		.window = flow->window[0],
+		.packets = flow->cycle_packets,
+		.losses = weir_signals(params, flow, WEIR_LOSS, 0),
+		.marks = weir_signals(params, flow, WEIR_MARK, 0),
+		.first = flow->cycle == flow->first_cycle,
+	};
+	weir_assess(params, flow, &out->assessed);
+	if (flow->cycle != flow->first_cycle || !params->skip_first_cycle)
+		flow->last_rtt = now > flow->cycle_started ? now - flow->cycle_started : 0;
+	for (i = WEIR_HISTORY - 1; i > 0; i--) {
+		flow->window[i] = flow->window[i - 1];
+		flow->loss[i] = flow->loss[i - 1];
+		flow->mark[i] = flow->mark[i - 1];
+	}
+	flow->window[0] = 0;
+	flow->loss[0] = 0;
+	flow->mark[0] = 0;
+	flow->loss_register <<= 8;
+	flow->mark_register <<= 8;
+	flow->cycle++;
+	flow->cycle_packets = 0;
+	flow->cycle_started = now;
+	/* Two whole cycles in the new queue must pass before the next verdict (paper section III-B.3). Signals of packets
+	 * that still wait in the old queue would undo that, hence the floor. */
+	if (params->reset_on_switch && out->assessed.choice_before != out->assessed.choice_after) {
+		weir_forget_signals(flow);
+		flow->signal_floor = flow->cycle;
+	}
+}
+
+/* A new connection on the same key: everything but the cycle count starts afresh, so that signals of the old
+ * connection's packets cannot be booked to the new one. */
+WEIR_INLINE void weir_reopen(struct weir_flow *flow)
+{
+	u32 cycle = flow->cycle + 1;
+	u64 bytes = flow->bytes, packets = flow->packets;
+
+	*flow = (struct weir_flow){
+		.cycle = cycle,
+		.first_cycle = cycle,
+		.signal_floor = cycle,
+		.bytes = bytes,
+		.packets = packets,
+	};
+}
+
+/* Recognises the opening of a connection in either direction; returns 1 where it reset a used entry. */
+WEIR_INLINE u32 weir_open(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet,
+			  u32 reverse)
+{
+	u32 reset = 0;
+
+	if (packet->kind == WEIR_TCP && (packet->tcp_flags & WEIR_SYN)) {
+		u16 known = reverse ? WEIR_ISN_REVERSE : WEIR_ISN_FORWARD;
+		u32 isn = reverse ? flow->isn_reverse : flow->isn_forward;
+		/* Data before a first SYN in this direction, or another ISN: an earlier connection. The other end's SYN of
+		 * the same handshake is neither. */
+		u32 used = (flow->state & known) ? isn != packet->tcp_seq : (flow->state & WEIR_HAS_MARKER) != 0;
+
+		if (params->reset_on_open && used) {
+			weir_reopen(flow);
+			reset = 1;
+		}
+		flow->state |= known;
+		if (reverse)
+			flow->isn_reverse = packet->tcp_seq;
+		else
+			flow->isn_forward = packet->tcp_seq;
+	}
+	if (packet->kind == WEIR_QUIC && (packet->quic_flags & WEIR_QUIC_INITIAL)) {
+		/* Initials end where both ends have sent short headers; a late one within the handshake resets nothing. */
+		u16 both = WEIR_SHORT_FORWARD | WEIR_SHORT_REVERSE;
+
+		if (params->reset_on_open &&
+		    ((flow->state & both) == both || flow->cycle - flow->first_cycle >= 2)) {
+			weir_reopen(flow);
+			reset = 1;
+		}
+		flow->state |= WEIR_SEEN_INITIAL;
+	}
+	if (packet->kind == WEIR_QUIC && (packet->quic_flags & WEIR_QUIC_SHORT))
+		flow->state |= reverse ? WEIR_SHORT_REVERSE : WEIR_SHORT_FORWARD;
+	return reset;
+}
+
+/* SpinTrap: whether this packet shows an edge of the spin bit. */
+WEIR_INLINE u32 weir_spin_edge(const struct weir_law_params *params, struct weir_flow *flow,
+			       const struct weir_packet *packet)
+{
+	u32 spin = (packet->quic_flags & WEIR_QUIC_SPIN) != 0;
+	u32 debounce = params->spin_debounce < 1 ? 1 : params->spin_debounce > 16 ? 16 : params->spin_debounce;
+	u32 edge;
+
+	if (!(packet->quic_flags & WEIR_QUIC_SHORT) || (params->quic_needs_initial && !(flow->state & WEIR_SEEN_INITIAL)))
+		return 0;
+	if (packet->quic_flags & WEIR_QUIC_LONG) {
+		if (!params->coalesced_spin) {
+			/* The prototype starts such a flow with a neighbour of the spin bit, which header protection scrambles. */
+			if (!(flow->state & WEIR_HAS_SPIN)) {
+				flow->state |= WEIR_HAS_SPIN;
+				flow->spin = packet->quic_first >> 4 & 1;
+				flow->spin_register = flow->spin;
+			}
+			return 0;
+		}
+	}
+	if (!(flow->state & WEIR_HAS_SPIN)) {
+		flow->state |= WEIR_HAS_SPIN;
+		flow->spin = params->first_spin_counts ? (u8)spin : 0;
+		flow->spin_register = flow->spin ? 0xffffffffu : 0;
+		return 0;
+	}
+	if (params->spin_from_accepted) {
+		if (spin == flow->spin) {
+			flow->spin_run = 0;
+			return 0;
+		}
+		flow->spin_run++;
+		if (flow->spin_run < debounce)
+			return 0;
+		flow->spin = (u8)spin;
+		flow->spin_run = 0;
+		return 1;
+	}
+	edge = (((flow->spin_register + spin) ^ (1u << (debounce - 1))) & ((1u << debounce) - 1)) == 0;
+	flow->spin_register = flow->spin_register << 1 | spin;
+	return edge;
+}
+
+/* TCPTrap: whether this forward packet ends the cycle, and if so, or if there is none yet, makes it the next marker. */
+WEIR_INLINE u32 weir_tcp_edge(const struct weir_law_params *params, struct weir_flow *flow,
+			      const struct weir_packet *packet)
+{
+	u32 end = packet->tcp_seq + packet->payload_bytes;
+	u32 flags = packet->tcp_flags;
+	u32 phantom = ((flags & WEIR_SYN) != 0) + ((flags & WEIR_FIN) != 0);
+	u32 advances = !(flow->state & WEIR_HAS_EDGE) || (s32)(end + phantom - flow->right_edge) > 0;
+	u32 first, second, complete;
+
+	if (advances) {
+		flow->right_edge = end + phantom;
+		flow->state |= WEIR_HAS_EDGE;
+	}
+	if (params->marker_needs_data && !(advances && packet->payload_bytes))
+		return 0;
+	if (!(flow->state & WEIR_HAS_MARKER)) {
+		flow->state |= WEIR_HAS_MARKER;
+		flow->marker = end;
+		return 0;
+	}
+	if (!(flow->state & WEIR_HAS_ACK))
+		return 0;
+	first = weir_reached(params, flow->highest_ack, flow->marker);
+	second = (flow->state & WEIR_HALF_DONE) != 0 && weir_reached(params, packet->tcp_ack, flow->second_marker);
+	if (params->full_cycles)
+		complete = (first || weir_wrapped(params, flow->highest_ack, flow->marker)) && second;
+	else /* as C's precedence reads `first || wrapped && second` */
+		complete = first || (weir_wrapped(params, flow->highest_ack, flow->marker) && second);
+	if (!complete)
+		return 0;
+	flow->state &= (u16)~WEIR_HALF_DONE;
+	flow->marker = end;
+	return 1;
+}
+
+/* A packet of the direction that goes through the bottleneck's queue, before it is queued. */
+WEIR_INLINE void weir_law_forward(const struct weir_law_params *params, struct weir_flow *flow,
+				  const struct weir_packet *packet, u64 now, struct weir_outcome *out)
+{
+	u32 bytes = packet->payload_bytes;
+	u32 ignored = 0, by_verdict = 1, edge;
+
+	*out = (struct weir_outcome){ .cycle = 0 };
+	if (!weir_law_sees(params, packet) || weir_law_skips(params, packet)) {
+		out->cycle = flow->cycle;
+		return;
+	}
+	out->reset = (u8)weir_open(params, flow, packet, 0);
+	if (!(flow->state & WEIR_SEEN_FORWARD))
+		flow->cycle_started = now;
+	if (packet->kind == WEIR_TCP) {
+		/* The prototype makes the flow's entry on the first packet and, unless an ACK was there before, the ACK's on
+		 * the second; neither is counted. */
+		if (!params->first_bytes_count) {
+			if (!(flow->state & WEIR_SEEN_FORWARD)) {
+				ignored = 1;
+			} else if (!(flow->state & WEIR_HAS_ACK)) {
+				flow->state |= WEIR_HAS_ACK;
+				flow->highest_ack = 0;
+				flow->second_marker = 0;
+				ignored = 2;
+			}
+		}
+		edge = ignored == 2 ? 0 : weir_tcp_edge(params, flow, packet);
+	} else {
+		if (params->udp_bytes_from_frame) {
+			u32 frame = packet->ip_bytes + (packet->l3_offset > 14 ? packet->l3_offset : 14);
+
+			bytes = frame > 42 ? frame - 42 : 0;
+		}
+		if ((packet->quic_flags & WEIR_QUIC_LONG) && !params->long_header_counts) {
+			bytes = packet->quic_short_bytes;
+			by_verdict = 0;
+		}
+		edge = weir_spin_edge(params, flow, packet);
+	}
+	flow->state |= WEIR_SEEN_FORWARD;
+	if (edge)
+		weir_end_cycle(params, flow, now, out);
+	if (!ignored)
+		flow->window[0] = weir_add_bytes(params, flow->window[0], bytes);
+	flow->cycle_packets++;
+	flow->packets++;
+	flow->bytes += packet->payload_bytes;
+	flow->last_seen = now;
+	if (params->count_arriving_ce && packet->ecn == 3)
+		weir_law_signal(params, flow, WEIR_MARK, flow->cycle, 1);
+	out->cycle = flow->cycle;
+	out->choice = by_verdict ? weir_law_choice(params, flow) : WEIR_STANDARD_QUEUE;
+}
+
+/* A packet of the other direction. Returns 1 where it opened a new connection on a used entry. */
+WEIR_INLINE u32 weir_law_reverse(const struct weir_law_params *params, struct weir_flow *flow,
+				 const struct weir_packet *packet)
+{
+	u32 reset, evidence, end;
+
+	if (packet->kind != WEIR_TCP && packet->kind != WEIR_QUIC)
+		return 0;
+	reset = weir_open(params, flow, packet, 1);
+	if (packet->kind != WEIR_TCP)
+		return reset;
+	evidence = packet->tcp_ack;
+	end = packet->tcp_seq + packet->payload_bytes;
+	if (params->modular_sequence && !(packet->tcp_flags & WEIR_ACK))
+		return reset;
+	if (params->sack_completes_half && (packet->tcp_options & WEIR_HAS_SACK) &&
+	    (s32)(packet->sack_right - evidence) > 0)
+		evidence = packet->sack_right;
+	if (!(flow->state & WEIR_HAS_ACK)) {
+		flow->state |= WEIR_HAS_ACK;
+		flow->highest_ack = evidence;
+		flow->second_marker = end;
+		if (!params->second_marker_on_match)
+			return reset;
+	} else if (weir_reached(params, evidence, flow->highest_ack) ||
+		   weir_wrapped(params, evidence, flow->highest_ack)) {
+		flow->highest_ack = evidence;
+	}
+	if (!(flow->state & WEIR_HALF_DONE)) {
+		u32 matches = (flow->state & WEIR_HAS_MARKER) && (weir_reached(params, flow->highest_ack, flow->marker) ||
+								 weir_wrapped(params, flow->highest_ack, flow->marker));
+
+		if (!params->second_marker_on_match || matches) {
+			flow->state |= WEIR_HALF_DONE;
+			flow->second_marker = end;
+		}
+	}
+	return reset;
+}
+
+#endif /* WEIR_LAW_H */

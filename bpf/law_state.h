@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the responsiveness law of law.h keeps and hands out: a flow's key and state, its settings with their two presets,
+ * and the records of ended cycles and judgements. Layouts are fixed; the Rust side mirrors them and compares every offset.
+ */
+#ifndef WEIR_LAW_STATE_H
+#define WEIR_LAW_STATE_H
+
+#include "packet.h"
+
+/* The identity of a flow: both directions give the same key. Ordered by address, then by port. */
+struct weir_key {
+	u8 low[16];
+	u8 high[16];
+	u16 low_port;
+	u16 high_port;
+	u8 protocol;
+	u8 reserved[3];
+};
+
+/* Writes the key of a TCP or UDP packet; returns 1 if the packet goes from the low end to the high end. */
+WEIR_INLINE u32 weir_key_of(const struct weir_packet *packet, u32 with_protocol, struct weir_key *key)
+{
+	s32 order = 0;
+	int i;
+
+	for (i = 0; i < 16; i++) {
+		if (!order)
+			order = (s32)packet->src[i] - (s32)packet->dst[i];
+	}
+	if (!order)
+		order = (s32)packet->src_port - (s32)packet->dst_port;
+	*key = (struct weir_key){ .protocol = with_protocol ? packet->protocol : 0 };
+	for (i = 0; i < 16; i++) {
+		key->low[i] = order <= 0 ? packet->src[i] : packet->dst[i];
+		key->high[i] = order <= 0 ? packet->dst[i] : packet->src[i];
+	}
+	key->low_port = order <= 0 ? packet->src_port : packet->dst_port;
+	key->high_port = order <= 0 ? packet->dst_port : packet->src_port;
+	return order <= 0;
+}
+
+enum weir_signal {
+	WEIR_LOSS = 0,
+	WEIR_MARK = 1,
+};
+
+/* What a flow has been found to be, for one kind of signal. */
+enum weir_verdict {
+	WEIR_UNCLASSIFIED = 0,
+	WEIR_RESPONSIVE = 1,
+	WEIR_UNRESPONSIVE = 2,
+};
+
+enum weir_choice {
+	WEIR_STANDARD_QUEUE = 0,
+	WEIR_RESPONSIVE_QUEUE = 1,
+};
+
+/* What the end of a cycle did to the verdict. */
+enum weir_judgement {
+	WEIR_NO_SIGNAL = 0,       /* the cycle two before had no signal */
+	WEIR_VOTED = 1,
+	WEIR_SMALL_WINDOW = 2,    /* signal, but the window was below the minimum */
+	WEIR_PARTIAL_CYCLE = 3,   /* signal in the first cycle, whose window is not known in full */
+};
+
+/* All switches are 0 or 1. */
+struct weir_law_params {
+	u32 mss;                    /* bytes of a full segment, for the minimum window */
+	u32 min_window_segments;    /* smaller windows are not judged */
+	u32 response_numerator;     /* responsive iff W[n] <= numerator / denominator x W[n-2] */
+	u32 response_denominator;
+	u8 main_signal;             /* enum weir_signal: the signal kind whose verdict chooses the queue */
+	u8 tie;                     /* enum weir_verdict on equal votes; 0 keeps the verdict */
+	u8 spin_debounce;           /* T: an edge is the T-th packet in a row with the new spin value; 1..16 */
+	u8 spin_from_accepted;      /* an edge must change the accepted value; else T-bit pattern match alone */
+	u8 first_spin_counts;       /* the first packet's spin is the start value; else the start value is 0 */
+	u8 coalesced_spin;          /* take edges from a short header behind long ones */
+	u8 long_header_counts;      /* long-header packets count in full and go by the verdict */
+	u8 quic_needs_initial;      /* no edges on a flow that showed no Initial */
+	u8 full_cycles;             /* TCP: wait for the second half cycle (paper Fig. 2) */
+	u8 modular_sequence;        /* TCP: compare sequence numbers modulo 2^32 */
+	u8 marker_needs_data;       /* TCP: a marker carries payload and advances the right edge */
+	u8 second_marker_on_match;  /* TCP: the second marker is the matching ACK; else the cycle's first reverse packet */
+	u8 sack_completes_half;     /* TCP: a SACK block beyond the marker completes the first half */
+	u8 first_bytes_count;       /* TCP: count packets that come before state is complete */
+	u8 skip_first_cycle;        /* never judge by the first, partial cycle */
+	u8 min_window_on_signalled; /* the minimum applies to W[n-2], else to W[n] */
+	u8 min_window_inclusive;    /* a window of exactly the minimum is judged */
+	u8 wide_arithmetic;         /* 64-bit products, saturating windows; else all modulo 2^32 */
+	u8 book_by_packet;          /* a signal belongs to its packet's cycle; else to the current one */
+	u8 byte_counters;           /* four 8-bit signal counters in one word: losses carry over, marks saturate */
+	u8 count_segments;          /* a signal weighs as many as its packet has segments; else one */
+	u8 count_arriving_ce;       /* CE set upstream counts as a mark */
+	u8 udp_bytes_from_frame;    /* UDP window bytes are frame bytes - 42; else payload */
+	u8 reset_on_switch;         /* forget signals when the chosen queue changes */
+	u8 reset_on_open;           /* SYN with a new sequence number, or a new Initial, starts the entry afresh */
+	u8 full_parser;             /* else: untagged IPv4 without options only, as the prototype reads */
+	u8 key_has_protocol;        /* TCP and UDP on the same addresses and ports are two flows */
+	u8 reserved;
+};
+
+#define WEIR_HISTORY 4
+
+/* weir_flow.state */
+#define WEIR_SEEN_FORWARD 0x0001
+#define WEIR_HAS_MARKER 0x0002
+#define WEIR_HAS_ACK 0x0004
+#define WEIR_HALF_DONE 0x0008 /* the second marker is set */
+#define WEIR_HAS_EDGE 0x0010
+#define WEIR_HAS_SPIN 0x0020
+#define WEIR_SEEN_INITIAL 0x0040
+#define WEIR_SHORT_FORWARD 0x0080
+#define WEIR_SHORT_REVERSE 0x0100
+#define WEIR_ISN_FORWARD 0x0200
+#define WEIR_ISN_REVERSE 0x0400
+
+/* One flow, both directions. Index 0 of the arrays is the current cycle n, index 2 is n-2. */
+struct weir_flow {
+	u64 cycle_started;    /* ns */
+	u64 last_seen;        /* ns, forward direction */
+	u64 last_rtt;         /* ns, length of the last whole cycle; 0 before there is one */
+	u64 bytes;            /* forward payload since the entry was made */
+	u64 packets;
+	u32 cycle;            /* counts on over the life of the entry, through resets */
+	u32 first_cycle;      /* where the present connection began */
+	u32 signal_floor;     /* signals of packets from earlier cycles no longer count */
+	u32 cycle_packets;
+	u32 window[WEIR_HISTORY];
+	u16 loss[WEIR_HISTORY];
+	u16 mark[WEIR_HISTORY];
+	u32 loss_register;    /* byte_counters: 8 bits per cycle, lowest is current */
+	u32 mark_register;
+	u32 votes[2][2];      /* [enum weir_signal][0 responsive, 1 unresponsive] */
+	u32 marker;           /* TCP: the acknowledgement that completes the first half */
+	u32 right_edge;       /* TCP: end of the forward data seen */
+	u32 highest_ack;
+	u32 second_marker;    /* TCP: the acknowledgement of reverse data that completes the second half */
+	u32 isn_forward;
+	u32 isn_reverse;
+	u32 spin_register;    /* last 32 spin bits, lowest is newest */
+	u32 late_signals;
+	u32 withheld;         /* signals seen, but window too small or cycle partial */
+	u16 state;
+	u8 verdict[2];        /* [enum weir_signal] enum weir_verdict */
+	u8 spin;              /* accepted spin value */
+	u8 spin_run;          /* packets in a row with the other value */
+	u8 reserved[2];
+};
+
+struct weir_cycle_end {
+	u64 started;
+	u64 ended;
+	u32 cycle;
+	u32 window;
+	u32 packets;
+	u32 losses;           /* booked to it so far, in segments */
+	u32 marks;
+	u32 first;            /* 1 for the first, partial cycle */
+};
+
+struct weir_assessment {
+	u32 cycle;            /* n, the cycle that ended */
+	u32 window;           /* W[n] */
+	u32 window_between;   /* W[n-1] */
+	u32 window_signalled; /* W[n-2] */
+	u32 signals[2];       /* [enum weir_signal] booked to n-2 */
+	u32 votes[2][2];      /* after this one */
+	u8 vote[2];           /* [enum weir_signal] this vote; 0 none */
+	u8 class_before;      /* 3 x ECN verdict + loss verdict, 0..8 */
+	u8 class_after;
+	u8 choice_before;
+	u8 choice_after;
+	u8 judgement;         /* enum weir_judgement */
+	u8 reserved;
+};
+
+/* What a forward packet did. */
+struct weir_outcome {
+	struct weir_cycle_end end;      /* meaningful iff ended */
+	struct weir_assessment assessed; /* meaningful iff ended; a vote was cast iff judgement is WEIR_VOTED */
+	u32 cycle;                      /* the packet is booked here */
+	u8 ended;                       /* 1: this packet opened a new cycle */
+	u8 choice;                      /* queue for this packet */
+	u8 reset;                       /* 1: this packet opened a new connection on the entry */
+	u8 reserved;
+};
+
+WEIR_INLINE void weir_law_paper(struct weir_law_params *params)
+{
+	*params = (struct weir_law_params){
+		.mss = 1500,
+		.min_window_segments = 4,
+		.response_numerator = 9,
+		.response_denominator = 10,
+		.main_signal = WEIR_LOSS,
+		.tie = WEIR_RESPONSIVE,
+		.spin_debounce = 1,
+		.spin_from_accepted = 1,
+		.first_spin_counts = 1,
+		.coalesced_spin = 1,
+		.long_header_counts = 1,
+		.full_cycles = 1,
+		.modular_sequence = 1,
+		.marker_needs_data = 1,
+		.second_marker_on_match = 1,
+		.first_bytes_count = 1,
+		.skip_first_cycle = 1,
+		.min_window_on_signalled = 1,
+		.wide_arithmetic = 1,
+		.book_by_packet = 1,
+		.count_segments = 1,
+		.reset_on_switch = 1,
+		.reset_on_open = 1,
+		.full_parser = 1,
+		.key_has_protocol = 1,
+	};
+}
+
+WEIR_INLINE void weir_law_comsys(struct weir_law_params *params)
+{
+	*params = (struct weir_law_params){
+		.mss = 1500,
+		.min_window_segments = 4,
+		.response_numerator = 9,
+		.response_denominator = 10,
+		.main_signal = WEIR_LOSS,
+		.tie = WEIR_RESPONSIVE,
+		.spin_debounce = 1,
+		.min_window_inclusive = 1,
+		.byte_counters = 1,
+		.count_arriving_ce = 1,
+		.udp_bytes_from_frame = 1,
+		.reset_on_switch = 1,
+	};
+}
+
+#endif /* WEIR_LAW_STATE_H */

@@ -1,0 +1,16 @@
+//! Compiles the law and the parser of `bpf/` natively. The same headers are compiled for eBPF elsewhere.
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/native.c");
+    println!("cargo::rerun-if-changed=../../bpf/law.h");
+    println!("cargo::rerun-if-changed=../../bpf/law_state.h");
+    println!("cargo::rerun-if-changed=../../bpf/packet.h");
+    cc::Build::new()
+        .file("src/native.c")
+        .include("../../bpf")
+        .std("gnu11")
+        .flag("-Wall")
+        .flag("-Wextra")
+        .flag("-Werror")
+        .compile("weir_law_native");
+}

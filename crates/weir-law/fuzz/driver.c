@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Hostile input for bpf/packet.h and bpf/law.h, built with the address and undefined-behaviour sanitizers by
+ * tests/hostile.rs. Deterministic: `driver PACKETS SEED`. Each round mutates a valid frame, parses it from a heap block of
+ * exactly its length, so that one byte read too far is caught, and drives the law with what was read and with a packet of
+ * random fields. Prints one line of counts, which the test checks so that no case goes untried unnoticed.
+ */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "law.h"
+
+#define FLOWS 16
+#define SETTINGS 8
+#define MAX_FRAME 400
+
+static u64 state[4];
+
+static u64 turned(u64 value, int by)
+{
+	return (value << by) | (value >> (64 - by));
+}
+
+/* xoshiro256** (Blackman and Vigna), seeded by splitmix64. */
+static u64 draw(void)
+{
+	u64 result = turned(state[1] * 5, 7) * 9, shifted = state[1] << 17;
+
+	state[2] ^= state[0];
+	state[3] ^= state[1];
+	state[1] ^= state[2];
+	state[0] ^= state[3];
+	state[2] ^= shifted;
+	state[3] = turned(state[3], 45);
+	return result;
+}
+
+static void seed(u64 value)
+{
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		u64 z = value += 0x9e3779b97f4a7c15ull;
+
+		z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+		z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+		state[i] = z ^ (z >> 31);
+	}
+}
+
+static u32 below(u32 limit)
+{
+	return (u32)((draw() >> 32) * limit >> 32);
+}
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "broken: %s\n", what);
+	exit(1);
+}
+
+static u32 put16(u8 *at, u32 value)
+{
+	at[0] = (u8)(value >> 8);
+	at[1] = (u8)value;
+	return 2;
+}
+
+/* A valid frame of a random shape; returns its length. */
+static u32 make_frame(u8 *out, u32 start)
+{
+	static const u8 options[] = { 1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 5, 1, 1, 5, 18, 0, 0, 1, 0,
+				      0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0 };
+	u8 body[256];
+	u32 length = 0, at = 0, i, extra, chain, payload, ip;
+	u32 tcp = below(2), v6 = below(3) == 0;
+
+	memset(out, 0, MAX_FRAME);
+	memset(body, 0, sizeof(body));
+	put16(body, 443);
+	put16(body + 2, 50000);
+	if (tcp) {
+		extra = below(2) * sizeof(options);
+		for (i = 4; i < 12; i++)
+			body[i] = (u8)draw();
+		body[12] = (u8)((20 + extra) / 4 << 4);
+		body[13] = 0x10 | (below(8) ? 0 : (u8)draw());
+		memcpy(body + 20, options, extra);
+		length = 20 + extra + below(100);
+	} else {
+		length = 8;
+		for (i = below(4); i; i--) {
+			u32 type = below(4), version = below(8) ? below(2) : 2;
+
+			body[length++] = (u8)(0xc0 | type << 4);
+			length += put16(body + length, version == 0 ? 0x6b33 : 0);
+			length += put16(body + length, version == 0 ? 0x43cf : version == 1 ? 1 : 0xface);
+			body[length++] = 4;
+			length += 4;
+			body[length++] = 3;
+			length += 3;
+			if (type == (version == 0 ? 1 : 0))
+				length += 1; /* empty token */
+			payload = below(24);
+			length += put16(body + length, 0x4000 | payload);
+			length += payload;
+		}
+		if (below(4))
+			body[length] = (u8)(0x40 | below(64));
+		length += 1 + below(40);
+		put16(body + 4, length);
+	}
+	if (start == WEIR_START_ETHERNET) {
+		at = 12;
+		for (i = below(3); i; i--) {
+			at += put16(out + at, below(2) ? 0x8100 : 0x88a8);
+			at += put16(out + at, below(4096));
+		}
+		if (below(4) == 0) {
+			at += put16(out + at, 0x8864);
+			at += put16(out + at, 0x1100);
+			at += 4;
+			at += put16(out + at, v6 ? 0x0057 : 0x0021);
+		} else {
+			at += put16(out + at, v6 ? 0x86dd : 0x0800);
+		}
+	}
+	ip = at;
+	if (v6) {
+		static const u8 kinds[] = { 0, 43, 44, 60 };
+		u8 *next = out + ip + 6;
+
+		out[ip] = 0x60;
+		out[ip + 1] = (u8)draw();
+		at += 40;
+		for (chain = below(8); chain; chain--) {
+			*next = kinds[below(4)];
+			next = out + at;
+			at += 8;
+		}
+		*next = tcp ? 6 : 17;
+		put16(out + ip + 4, below(8) ? at - ip - 40 + length : 0);
+	} else {
+		extra = below(4) ? 0 : below(11) * 4;
+		out[ip] = (u8)(0x45 + extra / 4);
+		out[ip + 1] = (u8)draw();
+		put16(out + ip + 2, below(8) ? 20 + extra + length : 0);
+		put16(out + ip + 6, below(8) ? 0x4000 : draw() & 0x3fff);
+		out[ip + 9] = tcp ? 6 : 17;
+		at += 20 + extra;
+	}
+	memcpy(out + at, body, length);
+	return at + length;
+}
+
+static void check_packet(const struct weir_packet *packet, u32 length)
+{
+	if (packet->kind > WEIR_MALFORMED)
+		fail("kind");
+	if (packet->ip_version && (packet->ecn_offset >= length || packet->l3_offset + 20u > length))
+		fail("offset outside the frame");
+	if (packet->kind >= WEIR_TCP && packet->kind <= WEIR_QUIC && packet->l4_offset + 8u > length)
+		fail("transport outside the frame");
+	if (packet->payload_bytes > packet->ip_bytes || packet->quic_short_bytes > packet->payload_bytes)
+		fail("lengths");
+	if (packet->ecn > 3)
+		fail("codepoint");
+}
+
+static void random_settings(struct weir_law_params *params)
+{
+	u8 *at = (u8 *)params;
+	u32 i;
+
+	if (below(2))
+		weir_law_paper(params);
+	else
+		weir_law_comsys(params);
+	for (i = offsetof(struct weir_law_params, spin_debounce); i < sizeof(*params); i++) {
+		if (below(3) == 0)
+			at[i] = (u8)below(2);
+	}
+	if (below(3) == 0)
+		params->spin_debounce = (u8)draw();
+	params->main_signal = (u8)below(2);
+	params->tie = (u8)below(3);
+	if (below(3) == 0)
+		params->mss = (u32)draw();
+}
+
+static u64 votes, ended, late;
+
+static void check_flow(const struct weir_law_params *params, const struct weir_flow *flow)
+{
+	int i;
+
+	if (weir_law_class(flow) > 8 || weir_law_choice(params, flow) > 1)
+		fail("class");
+	for (i = 0; i < 2; i++) {
+		u32 cast = flow->votes[i][0] | flow->votes[i][1];
+
+		if ((flow->verdict[i] == WEIR_UNCLASSIFIED) != !cast)
+			fail("verdict without a vote");
+	}
+}
+
+static void drive(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet, u64 now)
+{
+	struct weir_outcome outcome;
+	u32 before = flow->cycle;
+
+	if (below(3) == 0) {
+		weir_law_reverse(params, flow, packet);
+	} else {
+		weir_law_forward(params, flow, packet, now, &outcome);
+		if (outcome.cycle != flow->cycle)
+			fail("stamp");
+		ended += outcome.ended;
+		votes += outcome.ended && outcome.assessed.judgement == WEIR_VOTED;
+		if (outcome.ended && outcome.assessed.judgement == WEIR_NO_SIGNAL &&
+		    (outcome.assessed.vote[0] || outcome.assessed.vote[1]))
+			fail("vote without a signal");
+	}
+	if (flow->cycle - before > 2)
+		fail("cycles");
+	if (below(4) == 0) {
+		/* One draw per statement: compilers differ in the order of arguments. */
+		u32 kind = below(2), back = below(5), segments = below(3) ? 1 : below(0x10000);
+
+		late += !weir_law_signal(params, flow, kind, flow->cycle - back, segments);
+	}
+	check_flow(params, flow);
+}
+
+/* A packet as no parser would give it: the law must stand it all the same. */
+static void random_packet(struct weir_packet *packet)
+{
+	u8 *at = (u8 *)packet;
+	u32 i, kind = below(8) ? WEIR_TCP + below(3) : below(8);
+
+	for (i = 0; i < sizeof(*packet); i += 8) {
+		u64 word = draw();
+		u32 left = sizeof(*packet) - i;
+
+		memcpy(at + i, &word, left < 8 ? left : 8);
+	}
+	packet->kind = (u8)kind;
+	packet->ecn &= 3;
+	if (below(2)) { /* a plausible flow: small sequence numbers around a wrap */
+		packet->tcp_seq = below(20000) - 10000;
+		packet->tcp_ack = below(20000) - 10000;
+		packet->payload_bytes = below(10000);
+		packet->tcp_flags = 0x10;
+		packet->quic_flags &= WEIR_QUIC_SPIN;
+		packet->quic_flags |= WEIR_QUIC_SHORT;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct weir_law_params settings[SETTINGS];
+	static struct weir_flow flows[FLOWS];
+	static u8 frame[MAX_FRAME];
+	u64 packets = argc > 1 ? strtoull(argv[1], 0, 10) : 1000, kinds[8] = { 0 }, round;
+	u32 i;
+
+	seed(argc > 2 ? strtoull(argv[2], 0, 10) : 1);
+	for (round = 0; round < packets; round++) {
+		u32 start = below(4) ? WEIR_START_ETHERNET : WEIR_START_IP;
+		u32 length = make_frame(frame, start), changes = below(4) ? below(8) : 0;
+		struct weir_packet packet;
+		struct weir_key key;
+		u8 *block;
+
+		for (i = 0; i < changes; i++)
+			frame[below(length)] = below(4) ? (u8)draw() : (u8)(below(2) ? 0xff : 0);
+		if (below(8) == 0)
+			length = below(length + 1);
+		block = malloc(length);
+		if (!block && length)
+			fail("out of memory");
+		if (length)
+			memcpy(block, frame, length);
+		weir_parse(block, block + length, below(4) ? length : (u32)draw(), start, &packet);
+		free(block);
+		check_packet(&packet, length);
+		kinds[packet.kind]++;
+		weir_key_of(&packet, below(2), &key);
+
+		if (round % 4096 == 0) {
+			for (i = 0; i < SETTINGS; i++)
+				random_settings(&settings[i]);
+			for (i = 0; i < FLOWS; i++)
+				weir_flow_init(&flows[i]);
+		}
+		i = below(FLOWS);
+		if (weir_law_opens(&settings[i % SETTINGS], &packet, 0))
+			drive(&settings[i % SETTINGS], &flows[i], &packet, round * 1000);
+		random_packet(&packet);
+		i = below(FLOWS);
+		drive(&settings[i % SETTINGS], &flows[i], &packet, round * 1000);
+	}
+	printf("packets %llu", packets);
+	for (i = 0; i < 8; i++)
+		printf(" kind%u %llu", i, kinds[i]);
+	printf(" ended %llu votes %llu late %llu\n", ended, votes, late);
+	return 0;
+}

@@ -1,0 +1,45 @@
+//! The responsiveness law: does a flow answer to the congestion signals that a bottleneck gives it?
+//!
+//! The safe face of `bpf/law.h` and `bpf/packet.h`, which are compiled once for the kernel and once into this crate, so
+//! that the simulator, the user-space bottleneck, the capture reader and the kernel run the same lines. The law is
+//! SpinTrap (QUIC) and TCPTrap (TCP) of Kunze et al., "Congestion-Responsive Queuing for Internet Flows", NOMS 2025;
+//! `docs/law.md` tells the model and where the paper, its public prototype and Weir differ.
+//!
+//! A bottleneck calls [`parse`], [`Law::lookup`] and [`Law::arrival`] for each packet, keeps the [`Stamp`] with it, and
+//! [`Law::signal`] when it drops or marks a packet. [`LawSink`] hears of cycles, assessments and queue changes. Nothing
+//! here does I/O, reads a clock or allocates per packet.
+
+pub mod assess;
+pub mod capture;
+mod events;
+mod ffi;
+mod flow;
+mod law;
+mod params;
+mod parsed;
+mod table;
+
+#[cfg(test)]
+mod judgement_tests;
+#[cfg(test)]
+mod law_testing;
+#[cfg(test)]
+mod params_tests;
+#[cfg(test)]
+mod parsed_tests;
+#[cfg(test)]
+mod property_tests;
+#[cfg(test)]
+mod quic_tests;
+#[cfg(test)]
+mod tcp_tests;
+#[cfg(test)]
+mod testing;
+
+pub use events::{
+    Assessment, ChoiceChange, Class, CycleEnd, Judgement, LawSink, Signal, SignalPair, Verdict, Votes,
+};
+pub use flow::{FlowKey, FlowView};
+pub use law::{Counters, Direction, Law, Stamp};
+pub use params::{MainSignal, Params, ParamsError, Preset, Tie};
+pub use parsed::{Kind, ParsedPacket, Quic, Start, Tcp, parse, parse_cut, write_ce};

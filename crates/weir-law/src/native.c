@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Native entry points of bpf/packet.h and bpf/law.h for src/ffi.rs, and the layout of every structure that crosses the
+ * border, so that a test can compare it with the Rust mirrors.
+ */
+#include <stddef.h>
+
+#include "law.h"
+
+void weir_native_parse(const u8 *data, size_t length, u32 frame_bytes, u32 start, struct weir_packet *out);
+u32 weir_native_key(const struct weir_packet *packet, u32 with_protocol, struct weir_key *key);
+void weir_native_paper(struct weir_law_params *params);
+void weir_native_comsys(struct weir_law_params *params);
+u32 weir_native_opens(const struct weir_law_params *params, const struct weir_packet *packet, u32 reverse);
+void weir_native_forward(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet,
+			 u64 now, struct weir_outcome *out);
+u32 weir_native_reverse(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet);
+u32 weir_native_signal(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 cycle, u32 segments);
+u32 weir_native_choice(const struct weir_law_params *params, const struct weir_flow *flow);
+u32 weir_native_counted(const struct weir_law_params *params, const struct weir_flow *flow, u32 kind, u32 age);
+extern const u32 weir_packet_layout[28];
+extern const u32 weir_key_layout[7];
+extern const u32 weir_law_params_layout[33];
+extern const u32 weir_flow_layout[30];
+extern const u32 weir_cycle_end_layout[9];
+extern const u32 weir_assessment_layout[14];
+extern const u32 weir_outcome_layout[8];
+
+void weir_native_parse(const u8 *data, size_t length, u32 frame_bytes, u32 start, struct weir_packet *out)
+{
+	weir_parse(data, data + length, frame_bytes, start, out);
+}
+
+u32 weir_native_key(const struct weir_packet *packet, u32 with_protocol, struct weir_key *key)
+{
+	return weir_key_of(packet, with_protocol, key);
+}
+
+void weir_native_paper(struct weir_law_params *params)
+{
+	weir_law_paper(params);
+}
+
+void weir_native_comsys(struct weir_law_params *params)
+{
+	weir_law_comsys(params);
+}
+
+u32 weir_native_opens(const struct weir_law_params *params, const struct weir_packet *packet, u32 reverse)
+{
+	return weir_law_opens(params, packet, reverse);
+}
+
+void weir_native_forward(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet,
+			 u64 now, struct weir_outcome *out)
+{
+	weir_law_forward(params, flow, packet, now, out);
+}
+
+u32 weir_native_reverse(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet)
+{
+	return weir_law_reverse(params, flow, packet);
+}
+
+u32 weir_native_signal(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 cycle, u32 segments)
+{
+	return weir_law_signal(params, flow, kind, cycle, segments);
+}
+
+u32 weir_native_choice(const struct weir_law_params *params, const struct weir_flow *flow)
+{
+	return weir_law_choice(params, flow);
+}
+
+u32 weir_native_counted(const struct weir_law_params *params, const struct weir_flow *flow, u32 kind, u32 age)
+{
+	return age < WEIR_HISTORY ? weir_signals(params, flow, kind, age) : 0;
+}
+
+/* Size of a structure, then the offset of each field in order. */
+#define AT(type, field) (u32)offsetof(struct type, field)
+
+const u32 weir_packet_layout[28] = {
+	sizeof(struct weir_packet), AT(weir_packet, src), AT(weir_packet, dst), AT(weir_packet, tcp_seq),
+	AT(weir_packet, tcp_ack), AT(weir_packet, tsval), AT(weir_packet, tsecr), AT(weir_packet, sack_right),
+	AT(weir_packet, ip_bytes), AT(weir_packet, payload_bytes), AT(weir_packet, frame_bytes), AT(weir_packet,
+	quic_short_bytes), AT(weir_packet, src_port), AT(weir_packet, dst_port), AT(weir_packet, tcp_window),
+	AT(weir_packet, l3_offset), AT(weir_packet, l4_offset), AT(weir_packet, ecn_offset), AT(weir_packet, kind),
+	AT(weir_packet, protocol), AT(weir_packet, ip_version), AT(weir_packet, ecn), AT(weir_packet, tcp_flags),
+	AT(weir_packet, tcp_options), AT(weir_packet, quic_flags), AT(weir_packet, quic_first), AT(weir_packet,
+	layers), AT(weir_packet, reserved)
+};
+
+const u32 weir_key_layout[7] = {
+	sizeof(struct weir_key), AT(weir_key, low), AT(weir_key, high), AT(weir_key, low_port), AT(weir_key,
+	high_port), AT(weir_key, protocol), AT(weir_key, reserved)
+};
+
+const u32 weir_law_params_layout[33] = {
+	sizeof(struct weir_law_params), AT(weir_law_params, mss), AT(weir_law_params, min_window_segments),
+	AT(weir_law_params, response_numerator), AT(weir_law_params, response_denominator), AT(weir_law_params,
+	main_signal), AT(weir_law_params, tie), AT(weir_law_params, spin_debounce), AT(weir_law_params,
+	spin_from_accepted), AT(weir_law_params, first_spin_counts), AT(weir_law_params, coalesced_spin),
+	AT(weir_law_params, long_header_counts), AT(weir_law_params, quic_needs_initial), AT(weir_law_params,
+	full_cycles), AT(weir_law_params, modular_sequence), AT(weir_law_params, marker_needs_data),
+	AT(weir_law_params, second_marker_on_match), AT(weir_law_params, sack_completes_half), AT(weir_law_params,
+	first_bytes_count), AT(weir_law_params, skip_first_cycle), AT(weir_law_params, min_window_on_signalled),
+	AT(weir_law_params, min_window_inclusive), AT(weir_law_params, wide_arithmetic), AT(weir_law_params,
+	book_by_packet), AT(weir_law_params, byte_counters), AT(weir_law_params, count_segments),
+	AT(weir_law_params, count_arriving_ce), AT(weir_law_params, udp_bytes_from_frame), AT(weir_law_params,
+	reset_on_switch), AT(weir_law_params, reset_on_open), AT(weir_law_params, full_parser), AT(weir_law_params,
+	key_has_protocol), AT(weir_law_params, reserved)
+};
+
+const u32 weir_flow_layout[30] = {
+	sizeof(struct weir_flow), AT(weir_flow, cycle_started), AT(weir_flow, last_seen), AT(weir_flow, last_rtt),
+	AT(weir_flow, bytes), AT(weir_flow, packets), AT(weir_flow, cycle), AT(weir_flow, first_cycle),
+	AT(weir_flow, signal_floor), AT(weir_flow, cycle_packets), AT(weir_flow, window), AT(weir_flow, loss),
+	AT(weir_flow, mark), AT(weir_flow, loss_register), AT(weir_flow, mark_register), AT(weir_flow, votes),
+	AT(weir_flow, marker), AT(weir_flow, right_edge), AT(weir_flow, highest_ack), AT(weir_flow, second_marker),
+	AT(weir_flow, isn_forward), AT(weir_flow, isn_reverse), AT(weir_flow, spin_register), AT(weir_flow,
+	late_signals), AT(weir_flow, withheld), AT(weir_flow, state), AT(weir_flow, verdict), AT(weir_flow, spin),
+	AT(weir_flow, spin_run), AT(weir_flow, reserved)
+};
+
+const u32 weir_cycle_end_layout[9] = {
+	sizeof(struct weir_cycle_end), AT(weir_cycle_end, started), AT(weir_cycle_end, ended), AT(weir_cycle_end,
+	cycle), AT(weir_cycle_end, window), AT(weir_cycle_end, packets), AT(weir_cycle_end, losses),
+	AT(weir_cycle_end, marks), AT(weir_cycle_end, first)
+};
+
+const u32 weir_assessment_layout[14] = {
+	sizeof(struct weir_assessment), AT(weir_assessment, cycle), AT(weir_assessment, window), AT(weir_assessment,
+	window_between), AT(weir_assessment, window_signalled), AT(weir_assessment, signals), AT(weir_assessment,
+	votes), AT(weir_assessment, vote), AT(weir_assessment, class_before), AT(weir_assessment, class_after),
+	AT(weir_assessment, choice_before), AT(weir_assessment, choice_after), AT(weir_assessment, judgement),
+	AT(weir_assessment, reserved)
+};
+
+const u32 weir_outcome_layout[8] = {
+	sizeof(struct weir_outcome), AT(weir_outcome, end), AT(weir_outcome, assessed), AT(weir_outcome, cycle),
+	AT(weir_outcome, ended), AT(weir_outcome, choice), AT(weir_outcome, reset), AT(weir_outcome, reserved)
+};

@@ -1,0 +1,282 @@
+//! The settings of the law. Every point where the paper and its public prototype differ is one field, so that a figure
+//! can show what each does. The values of the presets come from `bpf/law.h`, where the kernel has them from too.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::ffi;
+
+/// Named settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    /// What the CRQ paper says, read as `docs/law.md` explains where it is silent.
+    #[default]
+    Paper,
+    /// What the paper's public prototype (COMSYS/congestion-responsive-queuing, 2025-05-07) does, slips included.
+    Comsys,
+}
+
+/// The kind of signal that chooses the queue: that of the AQM in both queues (paper section III-B.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MainSignal {
+    /// The queues drop.
+    #[default]
+    Loss,
+    /// Both queues mark.
+    Ecn,
+}
+
+/// What equal numbers of votes mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tie {
+    /// The verdict stays what it was.
+    Keep,
+    /// Responsive.
+    #[default]
+    Responsive,
+    /// Unresponsive.
+    Unresponsive,
+}
+
+/// Settings that make no law.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ParamsError {
+    /// A field is out of its range.
+    #[error("{field} = {value} is out of range: use {range}")]
+    OutOfRange {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it may be.
+        range: &'static str,
+    },
+}
+
+macro_rules! params {
+    ($($(#[doc = $doc:literal])* $field:ident: $type:ty,)*) => {
+        /// Settings of the law. Reads from a table with an optional `preset` (`"paper"` by default) and any of these
+        /// fields over it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "Overrides")]
+        pub struct Params {
+            $($(#[doc = $doc])* pub $field: $type,)*
+        }
+
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Overrides {
+            #[serde(default)]
+            preset: Preset,
+            $($field: Option<$type>,)*
+        }
+
+        impl TryFrom<Overrides> for Params {
+            type Error = ParamsError;
+            fn try_from(overrides: Overrides) -> Result<Self, ParamsError> {
+                let mut params = Self::preset(overrides.preset);
+                $(if let Some(value) = overrides.$field {
+                    params.$field = value;
+                })*
+                params.check()?;
+                Ok(params)
+            }
+        }
+
+        impl Params {
+            /// The names of all fields, for messages and documentation.
+            pub const FIELDS: &[&str] = &[$(stringify!($field)),*];
+
+            fn from_raw(raw: &ffi::Params) -> Self {
+                Self { $($field: <$type as Raw<_>>::from_raw(raw.$field),)* }
+            }
+
+            pub(crate) fn to_raw(self) -> ffi::Params {
+                ffi::Params { $($field: self.$field.into_raw(),)* reserved: 0 }
+            }
+        }
+    };
+}
+
+params! {
+    /// Bytes of a full segment for the minimum window. Default 1500 as in the prototype.
+    mss: u32,
+    /// Windows of fewer segments are not judged (paper III-A.1: four, after RFC 3390).
+    min_window_segments: u32,
+    /// With the denominator the largest W\[n\] / W\[n-2\] that counts as a response; 9/10 (paper III-A.1).
+    response_numerator: u32,
+    /// See `response_numerator`.
+    response_denominator: u32,
+    /// The signal kind whose verdict chooses the queue (paper III-B.1).
+    main_signal: MainSignal,
+    /// Verdict on equal votes. The paper does not say; the prototype says responsive.
+    tie: Tie,
+    /// T: an edge is the T-th packet in a row with the new spin value, 1 to 16. The paper's runs use 1.
+    spin_debounce: u8,
+    /// An edge must change the accepted spin value. Otherwise the last T bits decide alone, and a short glitch
+    /// back makes an edge of its own (no difference at T = 1).
+    spin_from_accepted: bool,
+    /// The first packet's spin bit is the start value. Otherwise that is 0, and a flow with constant spin 1 has
+    /// one false edge.
+    first_spin_counts: bool,
+    /// Edges count also where the short header stands behind long ones in a datagram.
+    coalesced_spin: bool,
+    /// Long-header packets count in full and go by the flow's verdict. Otherwise only the bytes of a short
+    /// header behind them count, and they go to the standard queue.
+    long_header_counts: bool,
+    /// No edges on a flow whose Initial was not seen: keeps look-alikes out, and flows older than the
+    /// bottleneck.
+    quic_needs_initial: bool,
+    /// TCP cycles wait for the second half (paper Fig. 2). Otherwise they end with the first, as the
+    /// prototype's `A || W && C && D` does.
+    full_cycles: bool,
+    /// Sequence numbers compare modulo 2^32. Otherwise as plain integers with the prototype's wrap rule.
+    modular_sequence: bool,
+    /// Only a segment with payload beyond the right edge ends a TCP cycle and marks the next. Otherwise pure
+    /// ACKs and retransmissions do too.
+    marker_needs_data: bool,
+    /// The second half starts from the ACK that completes the first (paper III-A.2). Otherwise from the cycle's
+    /// first reverse packet.
+    second_marker_on_match: bool,
+    /// A SACK block beyond the marker completes the first half, so that a hole does not stretch the cycle. Off
+    /// in both presets.
+    sack_completes_half: bool,
+    /// The bytes of a TCP flow's first packets count. Otherwise not those that found no state yet.
+    first_bytes_count: bool,
+    /// A flow's first cycle, whose beginning was not seen, is never judged by.
+    skip_first_cycle: bool,
+    /// The minimum applies to W\[n-2\], the window that got the signal: a flow that backs off below it is still
+    /// credited. Otherwise to W\[n\].
+    min_window_on_signalled: bool,
+    /// A window of exactly the minimum is judged (the paper says "larger than").
+    min_window_inclusive: bool,
+    /// Products have 64 bits and windows saturate. Otherwise both wrap at 32 bits, above 429 MB in a cycle.
+    wide_arithmetic: bool,
+    /// A signal is booked to the cycle in which its packet arrived. Otherwise to the flow's current cycle when
+    /// the signal is given, a queue delay later.
+    book_by_packet: bool,
+    /// Signal counters of 8 bits packed in one word: losses beyond 255 carry into the cycle before, marks
+    /// saturate.
+    byte_counters: bool,
+    /// A signal on a super-packet weighs as many as it has segments. Otherwise one.
+    count_segments: bool,
+    /// CE that a packet arrives with counts as a mark of this bottleneck.
+    count_arriving_ce: bool,
+    /// UDP window bytes are the frame's less 42. Otherwise the payload. Differs where IP options or tags are
+    /// read.
+    udp_bytes_from_frame: bool,
+    /// Signals are forgotten when the chosen queue changes (paper III-B.3: no verdict for two cycles).
+    reset_on_switch: bool,
+    /// A SYN with a new sequence number or a new QUIC Initial starts the entry afresh.
+    reset_on_open: bool,
+    /// All of VLAN, PPPoE, IPv6 and options are read. Otherwise what the prototype's fixed offsets can read:
+    /// untagged IPv4 without options, TCP frames of more than 54 bytes, UDP with QUIC's fixed bit and more than
+    /// 2 bytes.
+    full_parser: bool,
+    /// TCP and UDP between the same addresses and ports are two flows. Otherwise one.
+    key_has_protocol: bool,
+}
+
+impl Params {
+    /// The settings of a preset.
+    pub fn preset(preset: Preset) -> Self {
+        Self::from_raw(&match preset {
+            Preset::Paper => ffi::paper(),
+            Preset::Comsys => ffi::comsys(),
+        })
+    }
+
+    /// The same settings with another main signal.
+    #[must_use]
+    pub fn with_main_signal(self, main_signal: MainSignal) -> Self {
+        Self { main_signal, ..self }
+    }
+
+    /// Whether all fields are in range.
+    ///
+    /// # Errors
+    /// Names the field that is not, and what it may be.
+    pub fn check(&self) -> Result<(), ParamsError> {
+        let fields: [(&'static str, u64, u64, u64, &'static str); 5] = [
+            ("mss", self.mss.into(), 1, 65_535, "1 to 65535"),
+            ("min_window_segments", self.min_window_segments.into(), 0, 65_536, "0 to 65536"),
+            ("response_numerator", self.response_numerator.into(), 1, 1_000_000, "1 to 1000000"),
+            ("response_denominator", self.response_denominator.into(), 1, 1_000_000, "1 to 1000000"),
+            ("spin_debounce", self.spin_debounce.into(), 1, 16, "1 to 16"),
+        ];
+        match fields.iter().find(|(_, value, low, high, _)| value < low || value > high) {
+            Some(&(field, value, _, _, range)) => Err(ParamsError::OutOfRange { field, value, range }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self::preset(Preset::Paper)
+    }
+}
+
+impl From<Preset> for Params {
+    fn from(preset: Preset) -> Self {
+        Self::preset(preset)
+    }
+}
+
+/// A setting as the C side keeps it.
+trait Raw<R> {
+    fn from_raw(raw: R) -> Self;
+    fn into_raw(self) -> R;
+}
+
+impl Raw<u32> for u32 {
+    fn from_raw(raw: u32) -> Self {
+        raw
+    }
+    fn into_raw(self) -> u32 {
+        self
+    }
+}
+
+impl Raw<u8> for u8 {
+    fn from_raw(raw: u8) -> Self {
+        raw
+    }
+    fn into_raw(self) -> u8 {
+        self
+    }
+}
+
+impl Raw<u8> for bool {
+    fn from_raw(raw: u8) -> Self {
+        raw != 0
+    }
+    fn into_raw(self) -> u8 {
+        self.into()
+    }
+}
+
+impl Raw<u8> for MainSignal {
+    fn from_raw(raw: u8) -> Self {
+        if raw == 1 { Self::Ecn } else { Self::Loss }
+    }
+    fn into_raw(self) -> u8 {
+        self as u8
+    }
+}
+
+impl Raw<u8> for Tie {
+    fn from_raw(raw: u8) -> Self {
+        match raw {
+            1 => Self::Responsive,
+            2 => Self::Unresponsive,
+            _ => Self::Keep,
+        }
+    }
+    fn into_raw(self) -> u8 {
+        self as u8
+    }
+}
