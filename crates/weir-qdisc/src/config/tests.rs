@@ -1,0 +1,162 @@
+use super::{BuildContext, ConfigError, QdiscConfig};
+use crate::Limit;
+use weir_core::{Duration, Rate};
+
+#[derive(Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+struct Document {
+    qdisc: QdiscConfig,
+}
+
+fn toml(text: &str) -> Result<QdiscConfig, String> {
+    toml::from_str::<Document>(text)
+        .map(|document| document.qdisc)
+        .map_err(|error| error.message().to_owned())
+}
+
+fn words(text: &str) -> QdiscConfig {
+    text.parse().unwrap()
+}
+
+fn link(rate: &str, rtt: &str) -> BuildContext {
+    BuildContext { rate: rate.parse().unwrap(), rtt: rtt.parse().unwrap(), mtu: 1514 }
+}
+
+fn refusal(text: &str) -> String {
+    words(text).build(&link("100mbit", "20ms")).err().unwrap().to_string()
+}
+
+#[test]
+fn words_and_tables_mean_the_same() {
+    for (line, table) in [
+        ("pfifo", "kind = 'pfifo'"),
+        ("bfifo limit 64kb", "kind = 'bfifo'\nlimit = '64kb'"),
+        (
+            "codel ecn target 1ms interval 20ms limit 500p",
+            "kind='codel'\necn=true\ntarget='1ms'\ninterval='20ms'\nlimit='500p'",
+        ),
+        (
+            "codel ce_threshold 1ms ce_threshold_ect1 kernel 6.12 noecn",
+            "kind='codel'\nce_threshold='1ms'\nce_threshold_ect1=true\nkernel='6.12'",
+        ),
+        (
+            "crq standard bfifo limit 0.5bdp responsive codel ecn sharing 30:70 split shared switching drain",
+            "kind='crq'\nstandard='bfifo limit 0.5bdp'\nresponsive={kind='codel', ecn=true}\nsharing='30:70'\n\
+             split='shared'\nswitching='drain'",
+        ),
+        ("crq", "kind='crq'"),
+    ] {
+        let config = words(line);
+        assert_eq!(toml(&format!("[qdisc]\n{table}")).as_ref(), Ok(&config), "{line}");
+        assert_eq!(toml(&format!("qdisc = '{line}'")).as_ref(), Ok(&config), "{line}");
+        let written = toml::to_string(&Document { qdisc: config.clone() }).unwrap();
+        assert_eq!(toml(&written).as_ref(), Ok(&config), "{written}");
+        let json = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<QdiscConfig>(&json).unwrap(), config, "{json}");
+        assert!(config.build(&link("1gbit", "20ms")).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn descriptions_fit_a_line() {
+    for (line, description) in [
+        ("pfifo", "pfifo 1000p"),
+        ("codel ecn", "codel 5ms/100ms ecn"),
+        ("codel target 100us interval 10us limit 1bdp", "codel 100us/10us limit 1bdp"),
+        (
+            "codel ce_threshold 1ms ce_threshold_ect1 kernel 6.12",
+            "codel 5ms/100ms ce_threshold 1ms ect1 kernel 6.12",
+        ),
+        (
+            "crq standard bfifo responsive codel ecn",
+            "crq(standard bfifo 1bdp, responsive codel 5ms/100ms ecn, split hard 50:50)",
+        ),
+        (
+            "crq sharing 1:3 burst 5p switching drain",
+            "crq(standard bfifo 1bdp, responsive codel 5ms/100ms limit 1bdp, split hard 1:3 burst 5p, drain)",
+        ),
+        (
+            "crq sharing strict split shared",
+            "crq(standard bfifo 1bdp, responsive codel 5ms/100ms limit 1bdp, strict priority)",
+        ),
+    ] {
+        assert_eq!(words(line).to_string(), description);
+    }
+}
+
+#[test]
+fn slips_are_answered_with_what_was_meant() {
+    for (line, error) in [
+        ("", "no queue discipline is named; give one of pfifo, bfifo, codel, crq"),
+        ("coddle", "'coddle' is not a queue discipline; did you mean 'codel'?"),
+        ("xyz", "'xyz' is not a queue discipline; known are pfifo, bfifo, codel, crq"),
+        ("codel intervall 5ms", "'intervall' is not a word of codel; did you mean 'interval'?"),
+        ("codel target", "'target' needs a value after it, such as 'target 5ms'"),
+        ("codel target 5", "'target 5' is not a time such as 20us, 5ms or 1.5s: the unit is missing"),
+        ("codel limit 1000", "'limit 1000' is not a limit such as 1000p (packets), 64kb (bytes) or 0.5bdp"),
+        ("codel ecn noecn", "'ecn' is given twice; leave one out"),
+        ("crq standard split hard", "'standard' needs a value after it, such as 'standard codel ecn'"),
+        ("crq responsive codel ecm", "'ecm' is not a word of codel; did you mean 'ecn'?"),
+        (
+            "crq split soft",
+            "'split soft' is not 'hard' (each queue keeps to its share) or 'shared' (work-conserving)",
+        ),
+    ] {
+        assert_eq!(line.parse::<QdiscConfig>().unwrap_err().to_string(), error, "{line}");
+    }
+    assert_eq!(
+        toml("qdisc = {kind = 'codel', tagret = '5ms'}").unwrap_err(),
+        "'tagret' is not a key of a queue discipline; did you mean 'target'?"
+    );
+    assert!(toml("qdisc = {kind = 'pfifo', target = '5ms'}").unwrap_err().contains("unknown field `target`"));
+    assert!(toml("qdisc = {kind = 'codle'}").unwrap_err().contains("codel"));
+    assert!(toml("qdisc = {limit = '5p'}").unwrap_err().contains("kind"));
+    assert!(toml("qdisc = 7").unwrap_err().contains("codel ecn"));
+    assert!(toml("qdisc = {kind = 'codel', noecn = true}").unwrap_err().contains("noecn"));
+}
+
+#[test]
+fn what_cannot_work_is_refused_by_name() {
+    for (line, key) in [
+        ("pfifo limit 0p", "limit"),
+        ("pfifo limit 64kb", "bfifo"),
+        ("bfifo limit 10p", "pfifo"),
+        ("bfifo limit 1513b", "1514"),
+        ("bfifo limit 0bdp", "0bdp"),
+        ("codel limit 1513b", "limit"),
+        ("codel target 0", "target"),
+        ("codel interval 1023ns", "interval"),
+        ("codel interval 121s", "interval"),
+        ("codel ce_threshold 1000s", "ce_threshold"),
+        ("crq sharing 0:1", "sharing"),
+        ("crq sharing strict", "split"),
+        ("crq burst 1513b", "burst"),
+        ("crq burst 1bdp", "burst"),
+        ("crq standard crq", "standard"),
+        ("crq responsive codel target 0", "responsive: target"),
+    ] {
+        let error = refusal(line);
+        assert!(error.contains(key), "{line}: {error}");
+    }
+    assert_eq!(words("codel").build(&link("0", "1ms")).err(), Some(ConfigError::ZeroRate));
+    assert!(words("codel target 1024ns interval 120s limit 1514b").build(&link("1mbit", "0")).is_ok());
+}
+
+#[test]
+fn a_bdp_is_that_of_the_queues_own_share() {
+    // 10 mbit and 2 ms are 2500 bytes: enough for one queue, too little for half of it.
+    let link = link("10mbit", "2ms");
+    assert!(words("bfifo").build(&link).is_ok());
+    assert_eq!(
+        words("crq").build(&link).err().unwrap().to_string(),
+        "standard: limit: 1bdp is 1250 bytes here, less than one packet of 1514; give more, or packets such as 10p"
+    );
+    assert!(words("crq sharing strict split shared").build(&link).is_ok());
+    let QdiscConfig::Codel(keys) = words("codel limit 1bdp") else { panic!("not codel") };
+    let paper = BuildContext {
+        rate: Rate::from_bits_per_sec(500_000_000),
+        rtt: Duration::from_millis(100),
+        mtu: 1514,
+    };
+    assert_eq!(keys.resolve(&paper).unwrap().limit, crate::QueueLimit::Packets(4166));
+    assert_eq!(keys.limit, Limit::Bdp(1.0));
+}

@@ -1,0 +1,46 @@
+//! Queue disciplines without I/O: packets, time and randomness are passed in; packets and events come out. The same
+//! code queues real packets in user space and virtual ones in the simulator.
+//!
+//! To add a discipline: write one file with a type that implements [`Qdisc`], and one line in [`config`].
+
+pub mod config;
+
+mod codel;
+mod crq;
+mod fifo;
+mod limit;
+mod ring;
+mod share;
+
+pub use codel::{CeThreshold, Codel, CodelConfig, KernelVariant};
+pub use config::{BuildContext, ConfigError, QdiscConfig};
+pub use crq::{Crq, CrqConfig, CrqCounters, Sharing, Split, Switching};
+pub use fifo::{Bfifo, Pfifo};
+pub use limit::Limit;
+pub use ring::QueueLimit;
+
+use weir_core::{Backlog, EventSink, Packet, Time};
+
+/// A queue discipline.
+///
+/// Every packet given to [`enqueue`](Qdisc::enqueue) leaves exactly once: by [`dequeue`](Qdisc::dequeue) or by a
+/// `Drop` event. Within one queue the packets of a flow keep their order.
+pub trait Qdisc: Send {
+    /// Takes a packet that arrives at `now`, or drops it; says which by an event.
+    fn enqueue(&mut self, packet: Packet, now: Time, events: &mut dyn EventSink);
+
+    /// Hands out the packet that the link sends next. `now` never goes back between calls.
+    ///
+    /// `None` with a backlog means that the discipline holds packets back (a hard split): ask again at
+    /// [`next_ready`](Qdisc::next_ready).
+    fn dequeue(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet>;
+
+    /// The earliest time at which [`dequeue`](Qdisc::dequeue) may return a packet: `now` for a work-conserving
+    /// discipline with a backlog, later for one that shapes, `None` when it is empty.
+    fn next_ready(&self, now: Time) -> Option<Time> {
+        (self.backlog().packets > 0).then_some(now)
+    }
+
+    /// What the discipline holds.
+    fn backlog(&self) -> Backlog;
+}

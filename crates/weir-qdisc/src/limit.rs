@@ -1,0 +1,153 @@
+//! The limit of a queue as configurations give it: packets (`1000p`), bytes (`64kb`) or a multiple of the
+//! bandwidth-delay product (`1bdp`). The paper sizes every queue to the BDP of its own share of the link (CRQ section
+//! IV-A); its prototype turns that into a byte limit for drop-tail and, by division by 1500, into a packet limit for
+//! CoDel. iproute2 takes a bare number, whose unit depends on the discipline; here the unit must be written.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use weir_core::{Bytes, Duration, Rate};
+
+use crate::config::ConfigError;
+
+/// By what a BDP in bytes is divided to get a limit in packets (CRQ prototype).
+const BDP_PACKET: u64 = 1500;
+
+/// How much a queue may hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// Packets: `1000p`.
+    Packets(u32),
+    /// Wire bytes: `64kb`.
+    Bytes(Bytes),
+    /// A multiple of rate x round-trip time, the rate being the queue's own share of the link: `0.5bdp`.
+    Bdp(f64),
+}
+
+impl Limit {
+    /// The limit in wire bytes. `None` for packets, whose length is not known.
+    pub(crate) fn bytes(self, rate: Rate, rtt: Duration) -> Option<u64> {
+        match self {
+            Self::Packets(_) => None,
+            Self::Bytes(bytes) => Some(bytes.0),
+            // The cast saturates, and takes what is not a number as zero.
+            Self::Bdp(factor) => Some((rate.bytes_in(rtt).0 as f64 * factor).round() as u64),
+        }
+    }
+
+    /// The limit in packets; a BDP is counted in packets of 1500 bytes. `None` for bytes.
+    pub(crate) fn packets(self, rate: Rate, rtt: Duration) -> Option<u32> {
+        match self {
+            Self::Packets(packets) => Some(packets),
+            Self::Bytes(_) => None,
+            Self::Bdp(_) => {
+                let packets = self.bytes(rate, rtt)? / BDP_PACKET;
+                Some(u32::try_from(packets).unwrap_or(u32::MAX))
+            }
+        }
+    }
+}
+
+impl FromStr for Limit {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let bad = || ConfigError::value(text, "a limit such as 1000p (packets), 64kb (bytes) or 0.5bdp");
+        let lower = text.trim().to_ascii_lowercase();
+        let plain = |number: &str| number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        if let Some(factor) = lower.strip_suffix("bdp") {
+            let factor = factor.trim_end();
+            return factor.parse().ok().filter(|_| plain(factor)).map(Self::Bdp).ok_or_else(bad);
+        }
+        if let Some(packets) = lower.strip_suffix('p') {
+            return packets.trim_end().parse().map(Self::Packets).map_err(|_| bad());
+        }
+        if plain(&lower) {
+            return Err(bad());
+        }
+        lower.parse().map(Self::Bytes).map_err(|_| bad())
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Packets(packets) => write!(f, "{packets}p"),
+            Self::Bytes(bytes) => bytes.fmt(f),
+            Self::Bdp(factor) => write!(f, "{factor}bdp"),
+        }
+    }
+}
+
+/// Reads and writes types in configurations as the text of their `FromStr` and `Display`.
+macro_rules! serde_as_words {
+    ($($value:ty),*) => {$(
+        impl Serialize for $value {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $value {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+pub(crate) use serde_as_words;
+serde_as_words!(Limit);
+
+#[cfg(test)]
+mod tests {
+    use super::Limit;
+    use weir_core::{Bytes, Duration, Rate};
+
+    #[test]
+    fn limits_read_with_units_only() {
+        assert_eq!("1000p".parse(), Ok(Limit::Packets(1000)));
+        assert_eq!("64KB".parse(), Ok(Limit::Bytes(Bytes(65536))));
+        assert_eq!("0.5bdp".parse(), Ok(Limit::Bdp(0.5)));
+        assert_eq!("2 bdp".parse(), Ok(Limit::Bdp(2.0)));
+        for bad in [
+            "",
+            "1000",
+            "p",
+            "bdp",
+            "-1p",
+            "-1bdp",
+            "1e3bdp",
+            "nanbdp",
+            "infbdp",
+            "1.5p",
+            "5ms",
+            "99999999999p",
+        ] {
+            let error = bad.parse::<Limit>().unwrap_err().to_string();
+            assert!(error.contains("1000p"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn printing_reads_back() {
+        for text in ["1p", "64kb", "1514b", "1bdp", "0.25bdp"] {
+            assert_eq!(text.parse::<Limit>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_bdp_counts_bytes_or_packets_of_1500() {
+        // The paper's queue of CRQ section IV-B: 50 Mbit/s and 100 ms.
+        let (rate, rtt) = (Rate::from_bits_per_sec(50_000_000), Duration::from_millis(100));
+        assert_eq!(Limit::Bdp(1.0).bytes(rate, rtt), Some(625_000));
+        assert_eq!(Limit::Bdp(1.0).packets(rate, rtt), Some(416));
+        assert_eq!(Limit::Bdp(f64::NAN).bytes(rate, rtt), Some(0));
+        assert_eq!(Limit::Bdp(f64::INFINITY).bytes(rate, rtt), Some(u64::MAX));
+        assert_eq!(
+            (Limit::Packets(7).bytes(rate, rtt), Limit::Bytes(Bytes(7)).packets(rate, rtt)),
+            (None, None)
+        );
+    }
+}

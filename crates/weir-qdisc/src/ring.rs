@@ -1,0 +1,88 @@
+//! The packet store that every discipline here is built on: a first-in first-out ring with a limit, which counts its
+//! wire bytes and reports arrivals, departures and overflows. The kernel's counterpart is `struct qdisc_skb_head` with
+//! `qstats.backlog` (`include/net/sch_generic.h`); unlike there, the limit is part of the ring, and the ring stamps the
+//! arrival time itself.
+
+use std::collections::VecDeque;
+
+use weir_core::{Backlog, DropReason, Duration, Event, EventKind, EventSink, Packet, QueueId, Time};
+
+/// Packets for which a ring makes room at once; a longer ring grows by doubling while it fills for the first time.
+const RESERVED: usize = 16_384;
+
+/// How much a queue may hold, in the unit it counts. See [`Limit`](crate::Limit) for the form in configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueLimit {
+    /// Packets, of whatever length (`pfifo`, `codel`: refused when the queue already holds that many).
+    Packets(u32),
+    /// Wire bytes (`bfifo`: refused when the packet would make it more).
+    Bytes(u64),
+}
+
+/// A bounded FIFO of packets.
+#[derive(Clone, Debug)]
+pub(crate) struct Ring {
+    packets: VecDeque<Packet>,
+    bytes: u64,
+    limit: QueueLimit,
+}
+
+impl Ring {
+    pub(crate) fn new(limit: QueueLimit) -> Self {
+        let expected = match limit {
+            QueueLimit::Packets(packets) => packets as usize,
+            // Full-size packets fill a byte limit with few entries; small ones make the ring grow.
+            QueueLimit::Bytes(bytes) => usize::try_from(bytes / 1024).unwrap_or(usize::MAX).saturating_add(1),
+        };
+        Self { packets: VecDeque::with_capacity(expected.min(RESERVED)), bytes: 0, limit }
+    }
+
+    /// Takes the packet at the tail or drops it, and says which.
+    pub(crate) fn offer(&mut self, mut packet: Packet, now: Time, events: &mut dyn EventSink) {
+        packet.arrived = now;
+        if self.accepts(packet.wire_bytes) {
+            self.packets.push_back(packet);
+            self.bytes += u64::from(packet.wire_bytes);
+            self.report(EventKind::Enqueue, &packet, now, events);
+        } else {
+            self.report(EventKind::Drop(DropReason::Overflow), &packet, now, events);
+        }
+    }
+
+    /// Takes the packet at the head, silently: what becomes of it is for the discipline to say.
+    pub(crate) fn pop(&mut self) -> Option<Packet> {
+        let packet = self.packets.pop_front()?;
+        self.bytes -= u64::from(packet.wire_bytes);
+        Some(packet)
+    }
+
+    pub(crate) fn backlog(&self) -> Backlog {
+        Backlog { packets: self.packets.len() as u32, bytes: self.bytes }
+    }
+
+    /// Reports what happened to a packet that is no longer (or never was) in the ring.
+    pub(crate) fn report(&self, kind: EventKind, packet: &Packet, now: Time, events: &mut dyn EventSink) {
+        let mut backlog = self.backlog();
+        if let EventKind::Mark(_) = kind {
+            // A mark comes before the packet's departure, so the queue still holds it.
+            backlog.packets += 1;
+            backlog.bytes += u64::from(packet.wire_bytes);
+        }
+        let sojourn = match kind {
+            EventKind::Enqueue => Duration::ZERO,
+            _ => now.since(packet.arrived),
+        };
+        events.event(&Event { time: now, kind, packet: *packet, queue: QueueId(0), sojourn, backlog });
+    }
+
+    fn accepts(&self, wire_bytes: u32) -> bool {
+        match self.limit {
+            QueueLimit::Packets(limit) => self.packets.len() < limit as usize,
+            // No packet is empty on a wire. Counting one that claims to be as a byte keeps the ring bounded.
+            QueueLimit::Bytes(limit) => {
+                self.bytes.saturating_add(u64::from(wire_bytes)) <= limit
+                    && (self.packets.len() as u64) < limit
+            }
+        }
+    }
+}
