@@ -1,0 +1,115 @@
+//! Which flow a packet belongs to, and which delay lines that flow's packets take.
+//!
+//! Flows are numbered here, in the order in which they come in, and not by the law: its presets leave some flows out (the
+//! prototype knows no plain UDP), and these need a delay and have counts all the same. What the law says of its own
+//! numbers is renamed on the way out, so that all events of a run speak of the same flows.
+
+use std::collections::HashMap;
+
+use weir_core::{Duration, FlowId};
+use weir_law::{Assessment, ChoiceChange, CycleEnd, FlowKey, LawSink, ParsedPacket};
+
+use crate::delay::DelayLines;
+
+/// Chooses the forward delay (before the queue) and the reverse delay (before the law sees the acknowledgement) of a
+/// flow. Asked once per flow, and once at the start with `(None, FlowId::NONE)` for the packets that belong to none.
+pub type DelayChoice = Box<dyn FnMut(Option<&FlowKey>, FlowId) -> (Duration, Duration) + Send>;
+
+/// Flows that are told apart. The packets of later ones belong to none.
+const MOST: usize = 1 << 20;
+
+#[derive(Clone, Copy)]
+struct Known {
+    key: FlowKey,
+    lines: [u16; 2],
+    law: FlowId,
+}
+
+/// The flows seen so far.
+pub(crate) struct Flows {
+    known: Vec<Known>,
+    none: [u16; 2],
+    numbers: HashMap<FlowKey, FlowId>,
+    choice: DelayChoice,
+}
+
+/// What is known of a packet when it comes in.
+pub(crate) struct Identity {
+    pub(crate) flow: FlowId,
+    /// The delay line of its direction.
+    pub(crate) line: u16,
+    /// The 5-tuple, if this is the first packet of the flow.
+    pub(crate) new: Option<FlowKey>,
+}
+
+fn lines(delays: &mut [DelayLines; 2], chosen: (Duration, Duration)) -> [u16; 2] {
+    [delays[0].line(chosen.0), delays[1].line(chosen.1)]
+}
+
+impl Flows {
+    pub(crate) fn new(mut choice: DelayChoice, delays: &mut [DelayLines; 2]) -> Self {
+        let none = lines(delays, choice(None, FlowId::NONE));
+        Self { known: Vec::with_capacity(1024), none, numbers: HashMap::with_capacity(1024), choice }
+    }
+
+    /// Finds the flow of a packet of direction `side`. Allocates for a new flow at most, never for a known one.
+    pub(crate) fn identify(
+        &mut self,
+        packet: &ParsedPacket,
+        side: usize,
+        delays: &mut [DelayLines; 2],
+    ) -> Identity {
+        let none = Identity { flow: FlowId::NONE, line: self.none[side], new: None };
+        let Some(key) = packet.flow_key() else { return none };
+        if let Some(&flow) = self.numbers.get(&key) {
+            return Identity { flow, line: self.known[flow.0 as usize].lines[side], new: None };
+        }
+        if self.known.len() == MOST {
+            return none;
+        }
+        let flow = FlowId(self.known.len() as u32);
+        let lines = lines(delays, (self.choice)(Some(&key), flow));
+        self.numbers.insert(key, flow);
+        self.known.push(Known { key, lines, law: FlowId::NONE });
+        Identity { flow, line: lines[side], new: Some(key) }
+    }
+
+    /// The 5-tuple of a flow.
+    pub(crate) fn key(&self, flow: FlowId) -> Option<FlowKey> {
+        self.known.get(flow.0 as usize).map(|known| known.key)
+    }
+
+    /// Remembers the law's number of a flow.
+    pub(crate) fn set_law(&mut self, flow: FlowId, law: FlowId) {
+        if let Some(known) = self.known.get_mut(flow.0 as usize) {
+            known.law = law;
+        }
+    }
+
+    /// The law's number of a flow; `NONE` if the law leaves it out.
+    pub(crate) fn law(&self, flow: FlowId) -> FlowId {
+        self.known.get(flow.0 as usize).map_or(FlowId::NONE, |known| known.law)
+    }
+
+    /// How many flows there are.
+    pub(crate) fn len(&self) -> u32 {
+        self.known.len() as u32
+    }
+}
+
+/// Gives the law's events of one packet the number that its flow has here.
+pub(crate) struct Renamed<'a, S: LawSink + ?Sized>(pub(crate) &'a mut S, pub(crate) FlowId);
+
+impl<S: LawSink + ?Sized> LawSink for Renamed<'_, S> {
+    fn cycle(&mut self, end: &CycleEnd) {
+        self.0.cycle(&CycleEnd { flow: self.1, ..*end });
+    }
+
+    fn assessment(&mut self, assessment: &Assessment) {
+        self.0.assessment(&Assessment { flow: self.1, ..*assessment });
+    }
+
+    fn choice(&mut self, change: &ChoiceChange) {
+        self.0.choice(&ChoiceChange { flow: self.1, ..*change });
+    }
+}
