@@ -1,0 +1,183 @@
+//! Runs a figure's jobs, several at a time where the processors allow, and keeps each run's data.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use super::{Figure, FigureResult, Job, Plan};
+use crate::output::{self, OutputError};
+use crate::result::RunResult;
+use crate::run::{RunOptions, run as run_scenario};
+
+/// A figure that could not be made.
+#[derive(Debug, Error)]
+pub enum FigureError {
+    /// The variant does not exist.
+    #[error("figure {figure} has no variant '{variant}'; it has {known}")]
+    Variant {
+        /// The figure.
+        figure: String,
+        /// What was asked for.
+        variant: String,
+        /// What there is.
+        known: String,
+    },
+    /// No cell is left.
+    #[error(
+        "no cell of the figure has '{0}' in its name; `--only` takes a part of a name such as \"CoDel drop, 5ms\""
+    )]
+    Nothing(String),
+    /// Data could not be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The figure's own files could not be written.
+    #[error("cannot write {path}: {source}; choose another folder with --out")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// How a figure's runs go.
+pub struct FigureOptions<'a> {
+    /// Where each run's tables and the figure's page go.
+    pub out: PathBuf,
+    /// Runs at the same time; none to choose by rate and processors.
+    pub jobs: Option<usize>,
+    /// How packets are read and written.
+    pub run: RunOptions<'a>,
+    /// Called now and then, from any thread.
+    pub progress: &'a (dyn Fn(FigureProgress) + Sync),
+}
+
+/// How far a figure is.
+#[derive(Clone, Debug)]
+pub struct FigureProgress {
+    /// Runs that have ended.
+    pub done: usize,
+    /// All runs.
+    pub total: usize,
+    /// The time that the rest will take, from the runs so far; none before the first has ended.
+    pub left: Option<Duration>,
+    /// The run that has just ended.
+    pub last: String,
+}
+
+/// Makes a figure. On interrupt, the cells that were filled until then are kept and the rest is missing.
+///
+/// # Errors
+/// If the plan names a variant or cells that there are not, or data cannot be written. A run that fails is no error: its
+/// cell says so.
+#[allow(clippy::disallowed_methods, reason = "progress is told in wall-clock time")]
+pub fn run(figure: &dyn Figure, plan: &Plan, options: &FigureOptions) -> Result<FigureResult, FigureError> {
+    let about = figure.about();
+    if about.variants.iter().all(|variant| variant.name != plan.variant) {
+        let known: Vec<_> = about.variants.iter().map(|variant| variant.name.as_str()).collect();
+        return Err(FigureError::Variant {
+            figure: about.id,
+            variant: plan.variant.clone(),
+            known: known.join(", "),
+        });
+    }
+    let jobs = figure.jobs(plan);
+    if jobs.is_empty() {
+        return Err(FigureError::Nothing(plan.only.clone().unwrap_or_default()));
+    }
+    let parallel = options.jobs.unwrap_or_else(|| fitting(&jobs)).clamp(1, jobs.len());
+    let results: Vec<Mutex<Option<Result<RunResult, String>>>> =
+        jobs.iter().map(|_| Mutex::new(None)).collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failed: Mutex<Option<OutputError>> = Mutex::new(None);
+    let abandon = AtomicBool::new(false);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..parallel {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let stop = || options.run.stop.load(Ordering::Relaxed) || abandon.load(Ordering::Relaxed);
+                    let Some(job) = jobs.get(index).filter(|_| !stop()) else { return };
+                    let outcome = run_job(job, options);
+                    if let Ok(Err(error)) = outcome {
+                        abandon.store(true, Ordering::Relaxed);
+                        failed.lock().unwrap_or_else(|poison| poison.into_inner()).get_or_insert(error);
+                        return;
+                    }
+                    let outcome = outcome.map(|written| written.expect("write errors have returned above"));
+                    *results[index].lock().unwrap_or_else(|poison| poison.into_inner()) = Some(outcome);
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    let left = start.elapsed().mul_f64((jobs.len() - done) as f64 / done as f64);
+                    (options.progress)(FigureProgress {
+                        done,
+                        total: jobs.len(),
+                        left: Some(left),
+                        last: job.name.clone(),
+                    });
+                }
+            });
+        }
+    });
+    if let Some(error) = failed.into_inner().unwrap_or_else(|poison| poison.into_inner()) {
+        return Err(error.into());
+    }
+    let results: Vec<_> = results
+        .into_iter()
+        .map(|slot| slot.into_inner().unwrap_or_else(|poison| poison.into_inner()))
+        .map(|outcome| outcome.unwrap_or_else(|| Err("interrupted before it ran".to_owned())))
+        .collect();
+    let result = figure.reduce(plan, &jobs, &results);
+    for (name, text) in [
+        ("figure.json", serde_json::to_string_pretty(&result).expect("a figure is plain data")),
+        ("figure.txt", result.table.clone()),
+        ("figure.html", result.html.clone()),
+    ] {
+        let path = options.out.join(name);
+        let written = std::fs::create_dir_all(&options.out).and_then(|()| std::fs::write(&path, text));
+        written.map_err(|source| FigureError::Write { path, source })?;
+    }
+    Ok(result)
+}
+
+/// One run and its files. The outer error is the run's, the inner one the disk's. Samples over time are on disk by then
+/// and dropped from memory: a figure may have a thousand runs.
+fn run_job(job: &Job, options: &FigureOptions) -> Result<Result<RunResult, OutputError>, String> {
+    let mut result =
+        run_scenario(&job.scenario, &RunOptions { run: job.run, progress: &|_| {}, ..options.run.clone() })
+            .map_err(|error| error.to_string())?;
+    if result.meta.cut_short.as_deref() == Some("interrupted") {
+        return Err("interrupted".to_owned());
+    }
+    let folder: String =
+        job.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let written = output::write(&options.out.join("runs").join(folder), &result);
+    result.series = Default::default();
+    result.assessments = Vec::new();
+    Ok(written.map(|_| result))
+}
+
+/// How many such runs fit on the processors: a user-space bottleneck and its endpoints take about one processor per
+/// 600 Mbit/s, and with more than three runs per processor packets leave late whatever the rate.
+fn fitting(jobs: &[Job]) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let fastest = jobs.iter().map(|job| job.scenario.bottleneck.rate.bits_per_sec()).max().unwrap_or(1);
+    ((processors * 300e6 / fastest as f64) as usize).clamp(1, 3 * processors as usize)
+}
+
+/// What a reader must know of the runs: those that failed, and those that were late.
+pub(super) fn warnings(jobs: &[Job], results: &[Result<RunResult, String>]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (job, result) in jobs.iter().zip(results) {
+        match result {
+            Ok(result) => {
+                warnings.extend(result.health.warnings.iter().map(|text| format!("{}: {text}", job.name)))
+            }
+            Err(error) => warnings.push(format!("{}: {error}", job.name)),
+        }
+    }
+    warnings
+}

@@ -1,0 +1,278 @@
+//! Puts together what the endpoints, the bottleneck and the law know of a run into one result.
+
+use std::fs;
+
+use weir_core::Histogram;
+use weir_law::{Signal, Verdict};
+
+use crate::record::FlowRecord;
+use crate::result::{AssessmentRow, ChoiceRow, FlowResult, Health, Meta, QueueResult, RunResult, Series};
+use crate::run::Ended;
+use crate::scenario::{FULL_PACKET, Flow, Pattern, Scenario};
+use crate::traffic::{self, Stack};
+
+/// A run is doubtful when packets left later than this share of the shortest round-trip time, at the 99th percentile...
+const LATE_SHARE: f64 = 0.1;
+/// ... and later than this, which no queue measurement here would notice.
+const LATE_NS: u64 = 200_000;
+/// A run is doubtful when the emulator gave up more than this share of the link's capacity.
+const LOST_SHARE: f64 = 0.001;
+
+/// The result of a run.
+pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
+    let names: Vec<String> = ended.flows.iter().map(|(flow, _)| flow.name.clone()).collect();
+    let queue_names: &[&str] =
+        if ended.recorder.queues.len() == 1 { &["queue"] } else { &["standard", "responsive"] };
+    let recorder = &ended.recorder;
+    let name_of =
+        |flow| recorder.index(flow).map_or_else(|| "other".to_owned(), |index| names[index].clone());
+    RunResult {
+        meta: meta(scenario, &ended),
+        flows: ended
+            .flows
+            .iter()
+            .zip(&recorder.flows)
+            .map(|((flow, seen), record)| flow_result(flow, seen, record))
+            .collect(),
+        queues: recorder
+            .queues
+            .iter()
+            .zip(queue_names)
+            .map(|(queue, name)| QueueResult {
+                name: (*name).to_owned(),
+                sojourn_ns: queue.sojourn.clone(),
+                departed: queue.departed,
+                departed_bytes: queue.departed_bytes,
+                overflowed: queue.overflowed,
+                dropped: queue.dropped,
+                marked: queue.marked,
+            })
+            .collect(),
+        health: health(scenario, &ended),
+        law_counters: counters(&ended),
+        assessments: recorder
+            .assessments
+            .iter()
+            .flat_map(|assessment| {
+                [Signal::Loss, Signal::Mark]
+                    .into_iter()
+                    .filter_map(|signal| assessment_row(assessment, signal, &name_of))
+            })
+            .collect(),
+        choices: recorder
+            .choices
+            .iter()
+            .map(|change| ChoiceRow {
+                time_s: change.time.as_secs_f64(),
+                flow: name_of(change.flow),
+                queue: word(&change.to),
+            })
+            .collect(),
+        series: series(scenario, &ended),
+    }
+}
+
+/// The word by which serde calls a plain enum's value, so that tables and JSON agree.
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn meta(scenario: &Scenario, ended: &Ended) -> Meta {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    Meta {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        world: "emu".to_owned(),
+        seed: ended.seed,
+        started_unix_s: ended.started_unix_s,
+        wall_s: ended.wall.as_secs_f64(),
+        machine: format!("Linux {}, {processors} processors", kernel.trim()),
+        io: ended.link.path.clone(),
+        scenario: scenario.clone(),
+        qdisc: scenario.bottleneck.qdisc.to_string(),
+        cut_short: ended.cut_short.map(str::to_owned),
+    }
+}
+
+fn flow_result(flow: &Flow, seen: &traffic::FlowResult, record: &FlowRecord) -> FlowResult {
+    let mut rtt = Histogram::new();
+    seen.samples.iter().filter(|sample| sample.rtt_us > 0).for_each(|sample| rtt.record(sample.rtt_us));
+    let millis = |quantile| rtt.quantile(quantile).map(|us| us as f64 / 1e3);
+    let life = match (seen.started, seen.finished) {
+        (Some(started), Some(finished)) => finished.since(started).as_secs_f64(),
+        _ => 0.0,
+    };
+    let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+    let since_verdict = record.cycles_before_verdict.map(|before| record.cycles - before);
+    FlowResult {
+        name: flow.name.clone(),
+        stack: word(&flow.stack),
+        controller: seen.controller.clone().unwrap_or_default(),
+        pattern: if flow.pattern == Pattern::TwoWay { "two-way" } else { "one-way" }.to_owned(),
+        ecn: flow.ecn,
+        start_s: flow.start.as_secs_f64(),
+        fct_s: seen.fct.map(|fct| fct.as_secs_f64()),
+        received_bytes: seen.bytes,
+        goodput_bps: if life > 0.0 { seen.bytes as f64 * 8.0 / life } else { 0.0 },
+        rtt_p50_ms: millis(0.5),
+        rtt_p99_ms: millis(0.99),
+        packets: record.packets,
+        dropped: record.dropped,
+        marked: record.marked,
+        cycles: record.cycles,
+        assessments: record.assessments,
+        responsive_cycles: share(record.responsive_cycles, record.cycles),
+        responsive_cycles_since_verdict: since_verdict
+            .and_then(|cycles| share(record.responsive_cycles, cycles)),
+        responsive_time: record.responsive_time_share(),
+        responsive_packets: share(record.responsive_packets, record.packets).unwrap_or(0.0),
+        class_ecn: word(&record.class.ecn),
+        class_loss: word(&record.class.loss),
+        error: seen.error.clone(),
+    }
+}
+
+fn assessment_row(
+    assessment: &weir_law::Assessment,
+    signal: Signal,
+    name_of: &impl Fn(weir_core::FlowId) -> String,
+) -> Option<AssessmentRow> {
+    let (vote, votes, signals, class) = match signal {
+        Signal::Loss => (
+            assessment.vote.loss,
+            assessment.votes.loss,
+            assessment.signals.loss,
+            assessment.class_after.loss,
+        ),
+        Signal::Mark => {
+            (assessment.vote.mark, assessment.votes.mark, assessment.signals.mark, assessment.class_after.ecn)
+        }
+    };
+    (vote != Verdict::Unclassified).then(|| AssessmentRow {
+        time_s: assessment.time.as_secs_f64(),
+        flow: name_of(assessment.flow),
+        signal: if signal == Signal::Loss { "loss" } else { "ecn" }.to_owned(),
+        cycle: assessment.cycle.0,
+        window_before_bytes: assessment.window_signalled.0,
+        window_after_bytes: assessment.window.0,
+        signals,
+        responsive: vote == Verdict::Responsive,
+        votes_responsive: votes.responsive,
+        votes_unresponsive: votes.unresponsive,
+        class: word(&class),
+    })
+}
+
+fn counters(ended: &Ended) -> Vec<(String, u64)> {
+    let Some(law) = &ended.law else { return Vec::new() };
+    let counters = serde_json::to_value(law.counters()).unwrap_or_default();
+    let Some(counters) = counters.as_object() else { return Vec::new() };
+    counters.iter().map(|(name, value)| (name.clone(), value.as_u64().unwrap_or(0))).collect()
+}
+
+fn series(scenario: &Scenario, ended: &Ended) -> Series {
+    let recorder = &ended.recorder;
+    let rtt = |seen: &traffic::FlowResult| {
+        let points = seen.samples.iter().filter(|sample| sample.rtt_us > 0);
+        points.map(|sample| (sample.time.as_secs_f64(), sample.rtt_us as f64 / 1e3)).collect()
+    };
+    Series {
+        interval_s: scenario.measure.interval.as_secs_f64(),
+        queues: recorder.queues.iter().map(|queue| queue.bins.clone()).collect(),
+        flows: recorder.flows.iter().map(|flow| flow.bins.clone()).collect(),
+        rtt: ended.flows.iter().map(|(_, seen)| rtt(seen)).collect(),
+    }
+}
+
+/// The run's own error. Whatever makes it doubtful becomes a sentence.
+fn health(scenario: &Scenario, ended: &Ended) -> Health {
+    let link = &ended.link;
+    let pipeline = &link.pipeline;
+    let audit = &pipeline.audit;
+    let lost = scenario.bottleneck.rate.bytes_in(pipeline.late_loss).0;
+    let mut health = Health {
+        lateness_ns: ended.recorder.lateness.clone(),
+        capacity_lost_bytes: lost,
+        ring_overflows: link.io.receive_overflows + link.io.interface_drops,
+        frames_exhausted: link.io.out_of_frames + pipeline.pool_exhausted,
+        cpu_s: (link.cpu_user + link.cpu_system).as_secs_f64(),
+        largest_burst_bytes: pipeline.burst_highest,
+        allowed_burst_bytes: pipeline.burst_allowed + pipeline.largest_packet + 1,
+        arrived: audit.total.arrived,
+        departed: audit.total.departed,
+        dropped: audit.total.dropped,
+        still_queued: audit.still_queued,
+        unaccounted: audit.unbalanced.iter().map(|(_, missing)| missing).sum(),
+        overtaken: audit.overtaken,
+        warnings: Vec::new(),
+    };
+    let mut warn = |doubtful: bool, text: String| {
+        if doubtful {
+            health.warnings.push(text);
+        }
+    };
+    let shortest =
+        scenario.expanded_flows().iter().filter_map(|flow| flow.rtt).chain([scenario.bottleneck.rtt]).min();
+    let limit = (shortest.unwrap_or_default().scale(LATE_SHARE).as_nanos()).max(LATE_NS);
+    let late = health.lateness_ns.quantile(0.99).unwrap_or(0);
+    warn(
+        late > limit,
+        format!(
+            "1 in 100 packets left more than {:.2} ms late; lower the rate or free the processors",
+            late as f64 / 1e6
+        ),
+    );
+    let carried = pipeline.forward.sent_bytes.max(FULL_PACKET);
+    warn(
+        lost as f64 > LOST_SHARE * carried as f64,
+        format!(
+            "the emulator lost {lost} bytes of the link's capacity ({:.2} %)",
+            100.0 * lost as f64 / carried as f64
+        ),
+    );
+    warn(
+        health.ring_overflows > 0,
+        format!("receive rings lost {} packets before the bottleneck saw them", health.ring_overflows),
+    );
+    warn(health.frames_exhausted > 0, format!("{} packets found no free frame", health.frames_exhausted));
+    warn(
+        link.io.send_failures + link.io.oversized > 0,
+        format!("{} packets could not be sent, {} were too long", link.io.send_failures, link.io.oversized),
+    );
+    warn(
+        health.largest_burst_bytes > health.allowed_burst_bytes,
+        format!(
+            "{} bytes left in one burst; {} were allowed",
+            health.largest_burst_bytes, health.allowed_burst_bytes
+        ),
+    );
+    warn(
+        !audit.holds() || !pipeline.forward.balances() || !pipeline.reverse.balances(),
+        format!("packets are not accounted for: {:?}, {} overtaken", audit.unbalanced, audit.overtaken),
+    );
+    warn(ended.host_drops > 0, format!("the hosts' interfaces dropped {} packets", ended.host_drops));
+    warn(ended.capture_missed > 0, format!("the capture file lacks {} packets", ended.capture_missed));
+    for (flow, seen) in &ended.flows {
+        if let Some(error) = seen.error.as_ref().filter(|_| ended.cut_short.is_none()) {
+            health.warnings.push(format!("flow '{}': {error}", flow.name));
+        }
+        let latest = seen.udp.as_ref().map_or(0, |udp| udp.latest.as_nanos());
+        if flow.stack == Stack::Udp && latest > 100_000_000 {
+            health.warnings.push(format!(
+                "flow '{}' fell {} ms behind its rate",
+                flow.name,
+                latest / 1_000_000
+            ));
+        }
+    }
+    if ended.cut_short == Some("timeout") {
+        let unfinished: Vec<_> = ended
+            .flows
+            .iter()
+            .filter(|(flow, seen)| (flow.bytes.is_some() || flow.duration.is_some()) && !seen.complete)
+            .map(|(flow, _)| flow.name.as_str())
+            .collect();
+        health.warnings.push(format!("the timeout cut off {}", unfinished.join(", ")));
+    }
+    health
+}

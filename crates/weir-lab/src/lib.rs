@@ -1,0 +1,19 @@
+//! The laboratory: a scenario names a bottleneck, flows and what to measure; a run sends real packets through it and
+//! leaves tables, JSON and a report; a figure is many runs beside a paper's numbers.
+
+pub mod bench_link;
+pub mod doctor;
+pub mod figure;
+pub mod host;
+pub mod output;
+pub mod pcapng;
+pub mod report;
+pub mod result;
+pub mod run;
+pub mod scenario;
+pub mod summary;
+pub mod traffic;
+
+mod edges;
+mod gather;
+mod record;

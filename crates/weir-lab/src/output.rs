@@ -1,0 +1,270 @@
+//! The files of a run: tidy CSV tables (one row per sample, units in column names), everything else as JSON beside them,
+//! and the report.
+//!
+//! Each file is written under another name and renamed when complete, so a run that is cut off leaves no half table.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::report;
+use crate::result::RunResult;
+
+/// A result that could not be written.
+#[derive(Debug, Error)]
+#[error("cannot write {path}: {source}; results need a directory that can be written and room on the disk")]
+pub struct OutputError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// Finds out whether [`write`] could write to `dir`, before a run whose results would be lost. Makes nothing that stays:
+/// of a directory that is still missing, the nearest one that exists is tried.
+///
+/// # Errors
+/// If no file can be made there.
+pub fn check_writable(dir: &Path) -> Result<(), OutputError> {
+    // The parent of a relative path's first part is "", which is where we are.
+    let here = |path: &Path| if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
+    let nearest = dir.ancestors().map(here).find(|path| path.symlink_metadata().is_ok());
+    let probe = nearest.unwrap_or_else(|| PathBuf::from(".")).join(format!(".weir.{}.part", std::process::id()));
+    File::create(&probe)
+        .and_then(|_| fs::remove_file(&probe))
+        .map_err(|source| OutputError { path: dir.to_owned(), source })
+}
+
+/// Writes all files of `result` into `dir`, which is made if it is missing. Files of an earlier run there are replaced.
+/// Returns the paths in order of writing.
+///
+/// | file | a row is |
+/// |---|---|
+/// | `run.json` | everything but the tables below: configuration, seed, version, totals, health |
+/// | `flows.csv`, `queues.csv` | a flow, a queue |
+/// | `sojourn.csv` | a bucket of a queue's sojourn times: at most `upper_ns`, how often |
+/// | `queue_series.csv`, `flow_series.csv` | a queue, a flow, in one bin of time that begins at `time_s` |
+/// | `rtt.csv` | a round-trip time as a sender measured it |
+/// | `assessments.csv`, `choices.csv` | a judgement of the law, a flow's change of queue |
+/// | `report.html` | the same for eyes |
+///
+/// # Errors
+/// If the directory or a file cannot be written. Files already renamed into place stay.
+pub fn write(dir: &Path, result: &RunResult) -> Result<Vec<PathBuf>, OutputError> {
+    fs::create_dir_all(dir).map_err(|source| OutputError { path: dir.to_owned(), source })?;
+    let mut written = Vec::new();
+    let mut file = |name: &str, fill: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>| {
+        let path = dir.join(name);
+        write_whole(&path, fill).map_err(|source| OutputError { path: path.clone(), source })?;
+        written.push(path);
+        Ok(())
+    };
+    file("run.json", &|out| {
+        serde_json::to_writer_pretty(&mut *out, result)?;
+        out.write_all(b"\n")
+    })?;
+    file("flows.csv", &|out| flows(out, result))?;
+    file("queues.csv", &|out| table(out, result.queues.iter().map(QueueRow::new), QueueRow::COLUMNS))?;
+    file("sojourn.csv", &|out| table(out, sojourn(result), &["queue", "upper_ns", "count"]))?;
+    file("queue_series.csv", &|out| table(out, queue_series(result), QueueBinRow::COLUMNS))?;
+    file("flow_series.csv", &|out| {
+        table(
+            out,
+            flow_series(result),
+            &["time_s", "flow", "throughput_bps", "dropped_packets", "marked_packets"],
+        )
+    })?;
+    file("rtt.csv", &|out| table(out, rtt(result), &["time_s", "flow", "rtt_ms"]))?;
+    file("assessments.csv", &|out| {
+        let columns = [
+            "time_s",
+            "flow",
+            "signal",
+            "cycle",
+            "window_before_bytes",
+            "window_after_bytes",
+            "signals",
+            "responsive",
+            "votes_responsive",
+            "votes_unresponsive",
+            "class",
+        ];
+        table(out, &result.assessments, &columns)
+    })?;
+    file("choices.csv", &|out| table(out, &result.choices, &["time_s", "flow", "queue"]))?;
+    let label = match result.meta.scenario.name.as_str() {
+        "" => "run",
+        name => name,
+    };
+    file("report.html", &|out| out.write_all(report::html(&[(label, result)]).as_bytes()))?;
+    Ok(written)
+}
+
+/// Writes a page, such as one that compares runs, to `path`: whole or not at all.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_page(path: &Path, html: &str) -> Result<(), OutputError> {
+    write_whole(path, &|out| out.write_all(html.as_bytes()))
+        .map_err(|source| OutputError { path: path.to_owned(), source })
+}
+
+/// Writes a file beside its place and moves it there when it is complete.
+fn write_whole(path: &Path, fill: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let outcome = File::create(&part).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        fill(&mut out)?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        fs::rename(&part, path)
+    });
+    if outcome.is_err() {
+        // The first error is the one to tell; there may be no part to remove.
+        let _ = fs::remove_file(&part);
+    }
+    outcome
+}
+
+/// Writes rows under `columns`, which are there even when there is no row.
+fn table<R: Serialize>(
+    out: impl Write,
+    rows: impl IntoIterator<Item = R>,
+    columns: &[&str],
+) -> io::Result<()> {
+    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(out);
+    writer.write_record(columns)?;
+    for row in rows {
+        writer.serialize(row)?;
+    }
+    writer.flush()
+}
+
+/// A flow's record is flat and its fields carry their units, so they are the columns; only `name` is called `flow`, as
+/// in the other tables.
+fn flows(out: &mut impl Write, result: &RunResult) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for flow in &result.flows {
+        writer.serialize(flow)?;
+    }
+    let text = writer.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
+    let rest = text.strip_prefix(b"name".as_slice()).unwrap_or(&text);
+    out.write_all(b"flow")?;
+    out.write_all(if rest.is_empty() { b"\n" } else { rest })
+}
+
+#[derive(Serialize)]
+struct QueueRow<'a> {
+    queue: &'a str,
+    departed_packets: u64,
+    departed_bytes: u64,
+    overflowed_packets: u64,
+    dropped_packets: u64,
+    marked_packets: u64,
+    sojourn_mean_ms: Option<f64>,
+    sojourn_ms: [Option<f64>; 5],
+}
+
+impl<'a> QueueRow<'a> {
+    const COLUMNS: &'static [&'static str] = &[
+        "queue",
+        "departed_packets",
+        "departed_bytes",
+        "overflowed_packets",
+        "dropped_packets",
+        "marked_packets",
+        "sojourn_mean_ms",
+        "sojourn_p25_ms",
+        "sojourn_p50_ms",
+        "sojourn_p90_ms",
+        "sojourn_p99_ms",
+        "sojourn_max_ms",
+    ];
+
+    fn new(queue: &'a crate::result::QueueResult) -> Self {
+        let sojourn = &queue.sojourn_ns;
+        Self {
+            queue: &queue.name,
+            departed_packets: queue.departed,
+            departed_bytes: queue.departed_bytes,
+            overflowed_packets: queue.overflowed,
+            dropped_packets: queue.dropped,
+            marked_packets: queue.marked,
+            sojourn_mean_ms: sojourn.mean().map(|ns| ns / 1e6),
+            sojourn_ms: [0.25, 0.5, 0.9, 0.99, 1.0].map(|at| sojourn.quantile(at).map(|ns| ns as f64 / 1e6)),
+        }
+    }
+}
+
+fn sojourn(result: &RunResult) -> impl Iterator<Item = (&str, u64, u64)> {
+    result.queues.iter().flat_map(|queue| {
+        queue.sojourn_ns.buckets().map(|(upper, count)| (queue.name.as_str(), upper, count))
+    })
+}
+
+#[derive(Serialize)]
+struct QueueBinRow<'a> {
+    time_s: f64,
+    queue: &'a str,
+    departed_packets: u32,
+    sojourn_mean_ms: Option<f64>,
+    sojourn_max_ms: Option<f64>,
+    backlog_max_bytes: u64,
+    dropped_packets: u32,
+    marked_packets: u32,
+}
+
+impl QueueBinRow<'_> {
+    const COLUMNS: &'static [&'static str] = &[
+        "time_s",
+        "queue",
+        "departed_packets",
+        "sojourn_mean_ms",
+        "sojourn_max_ms",
+        "backlog_max_bytes",
+        "dropped_packets",
+        "marked_packets",
+    ];
+}
+
+fn queue_series(result: &RunResult) -> impl Iterator<Item = QueueBinRow<'_>> {
+    result.queues.iter().zip(&result.series.queues).flat_map(|(queue, bins)| {
+        bins.iter().enumerate().map(|(index, bin)| QueueBinRow {
+            time_s: bin_start(result, index),
+            queue: &queue.name,
+            departed_packets: bin.departed,
+            sojourn_mean_ms: bin.sojourn_mean_ms(),
+            sojourn_max_ms: (bin.departed > 0).then_some(bin.sojourn_max_ns as f64 / 1e6),
+            backlog_max_bytes: bin.backlog_max_bytes,
+            dropped_packets: bin.dropped,
+            marked_packets: bin.marked,
+        })
+    })
+}
+
+fn flow_series(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64, u32, u32)> {
+    result.flows.iter().zip(&result.series.flows).flat_map(|(flow, bins)| {
+        bins.iter().enumerate().map(|(index, bin)| {
+            let rate = bin.departed_bytes as f64 * 8.0 / result.series.interval_s;
+            (bin_start(result, index), flow.name.as_str(), rate, bin.dropped, bin.marked)
+        })
+    })
+}
+
+/// Bin starts are multiples of the interval; rounding to nanoseconds keeps `0.15000000000000002` out of the tables.
+fn bin_start(result: &RunResult, index: usize) -> f64 {
+    (index as f64 * result.series.interval_s * 1e9).round() / 1e9
+}
+
+fn rtt(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64)> {
+    result
+        .flows
+        .iter()
+        .zip(&result.series.rtt)
+        .flat_map(|(flow, samples)| samples.iter().map(|(time, rtt)| (*time, flow.name.as_str(), *rtt)))
+}

@@ -1,0 +1,262 @@
+//! What a run leaves: one record that the tables, the JSON, the report and the figures are all made from.
+
+use serde::Serialize;
+use weir_core::{Histogram, Seed};
+
+use crate::scenario::Scenario;
+
+/// Everything that was measured in one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunResult {
+    /// What ran, where and when.
+    pub meta: Meta,
+    /// One record per flow of the scenario, in its order.
+    pub flows: Vec<FlowResult>,
+    /// One record per queue of the bottleneck.
+    pub queues: Vec<QueueResult>,
+    /// How far the run kept to its schedule, and whether every packet is accounted for.
+    pub health: Health,
+    /// Counts by the law's table, by name.
+    pub law_counters: Vec<(String, u64)>,
+    /// Every judgement with its inputs, in order of time.
+    #[serde(skip)]
+    pub assessments: Vec<AssessmentRow>,
+    /// Every change of a flow's queue, in order of time.
+    #[serde(skip)]
+    pub choices: Vec<ChoiceRow>,
+    /// Samples over time.
+    #[serde(skip)]
+    pub series: Series,
+}
+
+/// What ran, where and when.
+#[derive(Clone, Debug, Serialize)]
+pub struct Meta {
+    /// The version of Weir.
+    pub version: String,
+    /// The world: `emu`.
+    pub world: String,
+    /// Seed and run number.
+    pub seed: Seed,
+    /// Seconds since 1970 at the start.
+    pub started_unix_s: u64,
+    /// Wall-clock seconds that the run took.
+    pub wall_s: f64,
+    /// Kernel release and processor count of the host.
+    pub machine: String,
+    /// How packets were read and written: `xdp` or `packet-socket`.
+    pub io: String,
+    /// The complete scenario, defaults filled in.
+    pub scenario: Scenario,
+    /// The queue discipline in a line.
+    pub qdisc: String,
+    /// Why the run ended before its flows had, if it did: `timeout` or `interrupted`.
+    pub cut_short: Option<String>,
+}
+
+/// One flow: what its endpoints saw, what the bottleneck did to it, what the law made of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowResult {
+    /// The flow's name.
+    pub name: String,
+    /// `tcp`, `quic` or `udp`.
+    pub stack: String,
+    /// Congestion control; empty for UDP.
+    pub controller: String,
+    /// `one-way` or `two-way`.
+    pub pattern: String,
+    /// Whether it used ECN.
+    pub ecn: bool,
+    /// Start, seconds into the run.
+    pub start_s: f64,
+    /// Flow completion time in seconds, from request to last byte at the receiver; none if it did not complete.
+    pub fct_s: Option<f64>,
+    /// Bytes of payload that the receiver got.
+    pub received_bytes: u64,
+    /// Mean payload rate over the flow's life in bit/s.
+    pub goodput_bps: f64,
+    /// Round-trip time as the sender measured it, in milliseconds: median and 99th percentile.
+    pub rtt_p50_ms: Option<f64>,
+    /// See `rtt_p50_ms`.
+    pub rtt_p99_ms: Option<f64>,
+    /// Packets offered to the bottleneck's queue.
+    pub packets: u64,
+    /// Of these dropped.
+    pub dropped: u64,
+    /// Of these marked CE.
+    pub marked: u64,
+    /// Cycles that the law saw.
+    pub cycles: u64,
+    /// Assessments, loss and ECN together.
+    pub assessments: u64,
+    /// Share of cycles, of all, in which the flow stood as responsive by the main signal; the paper's score / 100.
+    pub responsive_cycles: Option<f64>,
+    /// The same over the cycles from the first verdict on.
+    pub responsive_cycles_since_verdict: Option<f64>,
+    /// Share of the flow's time (from its first packet to its last) in which it stood as responsive.
+    pub responsive_time: f64,
+    /// Share of the flow's packets that entered the responsive queue.
+    pub responsive_packets: f64,
+    /// The class at the end, ECN and loss: `unclassified`, `responsive` or `unresponsive`.
+    pub class_ecn: String,
+    /// See `class_ecn`.
+    pub class_loss: String,
+    /// What went wrong at the endpoints, if anything did.
+    pub error: Option<String>,
+}
+
+/// One queue of the bottleneck.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueueResult {
+    /// `queue` when there is one, else `standard` and `responsive`.
+    pub name: String,
+    /// Sojourn times of packets that left for the link, in nanoseconds.
+    pub sojourn_ns: Histogram,
+    /// Packets that left for the link.
+    pub departed: u64,
+    /// Their wire bytes.
+    pub departed_bytes: u64,
+    /// Packets dropped because the queue was full.
+    pub overflowed: u64,
+    /// Packets dropped by the AQM.
+    pub dropped: u64,
+    /// Packets marked CE.
+    pub marked: u64,
+}
+
+/// The run's own error, and the checks that hold on every run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Health {
+    /// How late packets left after the moment that the model gave them, in nanoseconds.
+    pub lateness_ns: Histogram,
+    /// Bytes of link capacity given up because the emulator was later than one burst.
+    pub capacity_lost_bytes: u64,
+    /// Packets that a receive ring could not take.
+    pub ring_overflows: u64,
+    /// Packets refused because all frames were in use.
+    pub frames_exhausted: u64,
+    /// CPU seconds used by the emulator's thread.
+    pub cpu_s: f64,
+    /// The largest burst above the link's rate, in bytes, by real departure times.
+    pub largest_burst_bytes: u64,
+    /// What it may be: the configured burst and one packet.
+    pub allowed_burst_bytes: u64,
+    /// Packets offered to the queue.
+    pub arrived: u64,
+    /// Packets that left for the link.
+    pub departed: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets still queued at the end.
+    pub still_queued: u64,
+    /// Packets of any flow that are not accounted for.
+    pub unaccounted: i64,
+    /// Packets that overtook one of their flow inside one queue.
+    pub overtaken: u64,
+    /// What makes this run doubtful, in words; empty if nothing does.
+    pub warnings: Vec<String>,
+}
+
+/// One judgement of the law.
+#[derive(Clone, Debug, Serialize)]
+pub struct AssessmentRow {
+    /// When, seconds into the run.
+    pub time_s: f64,
+    /// The flow's name.
+    pub flow: String,
+    /// `loss` or `ecn`.
+    pub signal: String,
+    /// The cycle that ended.
+    pub cycle: u32,
+    /// The window two cycles earlier, in which the signal fell, in bytes.
+    pub window_before_bytes: u64,
+    /// The window of the cycle that ended, in bytes.
+    pub window_after_bytes: u64,
+    /// How many signals fell.
+    pub signals: u32,
+    /// Whether this vote says responsive.
+    pub responsive: bool,
+    /// Votes so far.
+    pub votes_responsive: u32,
+    /// Votes so far.
+    pub votes_unresponsive: u32,
+    /// The class that follows for this signal.
+    pub class: String,
+}
+
+/// A flow that changes queue.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChoiceRow {
+    /// When, seconds into the run.
+    pub time_s: f64,
+    /// The flow's name.
+    pub flow: String,
+    /// `standard` or `responsive`.
+    pub queue: String,
+}
+
+/// Samples over time, in bins of `interval_s`; bin `i` covers `i * interval_s` to `(i + 1) * interval_s`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Series {
+    /// The width of a bin in seconds.
+    pub interval_s: f64,
+    /// Per queue, in the order of `queues`.
+    pub queues: Vec<Vec<QueueBin>>,
+    /// Per flow, in the order of `flows`.
+    pub flows: Vec<Vec<FlowBin>>,
+    /// Round-trip times per flow as the sender's stack reports them: seconds into the run, milliseconds.
+    pub rtt: Vec<Vec<(f64, f64)>>,
+}
+
+/// A queue in one bin.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct QueueBin {
+    /// Packets that left.
+    pub departed: u32,
+    /// The sum of their sojourn times, in nanoseconds.
+    pub sojourn_sum_ns: u64,
+    /// The longest sojourn, in nanoseconds.
+    pub sojourn_max_ns: u64,
+    /// The largest backlog, in bytes.
+    pub backlog_max_bytes: u64,
+    /// Packets dropped.
+    pub dropped: u32,
+    /// Packets marked CE.
+    pub marked: u32,
+}
+
+/// A flow in one bin.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct FlowBin {
+    /// Wire bytes that left the bottleneck.
+    pub departed_bytes: u64,
+    /// Packets dropped.
+    pub dropped: u32,
+    /// Packets marked CE.
+    pub marked: u32,
+}
+
+impl QueueBin {
+    /// The mean sojourn time in milliseconds; none if nothing left.
+    pub fn sojourn_mean_ms(&self) -> Option<f64> {
+        (self.departed > 0).then(|| self.sojourn_sum_ns as f64 / f64::from(self.departed) / 1e6)
+    }
+}
+
+/// The FCT score of a system against a baseline (CRQ section IV-C): 0 for parity, positive when `system` completes
+/// sooner, in (-1, 1).
+pub fn fct_score(baseline_s: f64, system_s: f64) -> f64 {
+    if baseline_s > system_s { 1.0 - system_s / baseline_s } else { -1.0 + baseline_s / system_s }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fct_score;
+
+    #[test]
+    fn scores_are_those_of_the_paper() {
+        assert_eq!(fct_score(10.0, 5.0), 0.5);
+        assert_eq!(fct_score(10.0, 40.0), -0.75);
+        assert_eq!(fct_score(3.0, 3.0), 0.0);
+    }
+}

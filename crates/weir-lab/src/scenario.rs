@@ -1,0 +1,460 @@
+//! A scenario: a bottleneck, flows and what to measure, as TOML with units.
+//!
+//! The same file runs in every world. Unknown keys are errors that name the nearest known one; everything that can be
+//! wrong is found before anything runs.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use weir_core::{Bytes, Duration, Rate};
+use weir_law::{MainSignal, Params};
+use weir_qdisc::QdiscConfig;
+
+use crate::traffic::{self, Stack};
+
+/// Bytes on the wire of a full packet: 1500 and the Ethernet header, as the kernel's `psched_mtu` counts.
+pub const FULL_PACKET: u64 = 1514;
+
+/// A complete scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// What reports call it.
+    #[serde(default)]
+    pub name: String,
+    /// Chooses all random draws together with the run number; stored with the results.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// The bottleneck.
+    pub bottleneck: Bottleneck,
+    /// The responsiveness law that watches it: `preset`, and any parameter that differs from the preset's. Unless
+    /// `main_signal` is given, it is ECN if every queue marks and loss otherwise (CRQ section III-B.1).
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub law: toml::Table,
+    /// The flows, in order.
+    #[serde(rename = "flow")]
+    pub flows: Vec<Flow>,
+    /// What to measure.
+    #[serde(default)]
+    pub measure: Measure,
+}
+
+/// The link, its delay and its queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bottleneck {
+    /// The rate of the link towards the clients, counted in wire bytes (Ethernet header included).
+    pub rate: Rate,
+    /// The round-trip time without queues of flows that name none.
+    pub rtt: Duration,
+    /// The queue discipline: `"bfifo limit 1bdp"`, or a table.
+    pub qdisc: QdiscConfig,
+    /// The share of the round-trip time that lies behind the bottleneck, from it to the client and back: 0.5 as in the
+    /// CRQ paper's testbed, near 0 for an access router. Range 0 to 1.
+    #[serde(default = "half")]
+    pub position: f64,
+    /// Bytes that a late emulator may send back to back to catch up; the default is 1 ms at the rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Bytes>,
+    /// Bytes per packet that the real link would add to what is counted here.
+    #[serde(default)]
+    pub overhead: u32,
+}
+
+/// One flow, or `count` alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// What reports call it; by default made of stack and controller.
+    #[serde(default)]
+    pub name: String,
+    /// Who carries it.
+    pub stack: Stack,
+    /// Its congestion control; not for UDP.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub controller: String,
+    /// Which way its data goes.
+    #[serde(default)]
+    pub direction: Direction,
+    /// One-way, or the CRQ paper's two-way pattern in which the receiver sends half of the data back.
+    #[serde(default)]
+    pub pattern: Pattern,
+    /// How much it transfers. Without it (and without `duration`) the flow lasts until the others have completed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Bytes>,
+    /// How long it sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Duration>,
+    /// When it starts, from the start of the run.
+    #[serde(default)]
+    pub start: Duration,
+    /// Whether it uses ECN.
+    #[serde(default)]
+    pub ecn: bool,
+    /// Its round-trip time without queues, if it is not the bottleneck's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<Duration>,
+    /// The constant rate of a UDP flow, in wire bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// How many such flows.
+    #[serde(default = "one_flow")]
+    pub count: u32,
+}
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// From server to client, through the bottleneck's queue.
+    #[default]
+    Down,
+    /// From client to server; its acknowledgements share the queue.
+    Up,
+}
+
+/// A traffic pattern.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Data one way, acknowledgements the other: "(u)" in the CRQ paper.
+    #[default]
+    OneWay,
+    /// The receiver mirrors half of what it gets: "(b)" in the CRQ paper.
+    TwoWay,
+}
+
+/// What to measure and for how long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Measure {
+    /// The width of a bin in time series.
+    pub interval: Duration,
+    /// The run ends here at the latest, whatever is unfinished.
+    pub timeout: Duration,
+    /// Whether to write every packet's headers, as it left the bottleneck, to a pcapng file.
+    pub pcap: bool,
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Self { interval: Duration::from_millis(50), timeout: Duration::from_secs(300), pcap: false }
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn one_flow() -> u32 {
+    1
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+/// A scenario that cannot run; the message names the place and the remedy.
+#[derive(Debug, Error)]
+pub enum ScenarioError {
+    /// The file could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not the TOML of a scenario. The message shows line and column.
+    #[error("{path}: {message}")]
+    Syntax {
+        /// The file.
+        path: String,
+        /// What the parser says, with the nearest known key.
+        message: String,
+    },
+    /// A value makes no sense.
+    #[error("{path}: {key}: {message}")]
+    Value {
+        /// The file.
+        path: String,
+        /// The key that holds the value.
+        key: String,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+}
+
+impl Scenario {
+    /// Reads and checks a scenario file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not a scenario, or asks for something that cannot be.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ScenarioError::Read { path: name.clone(), source })?;
+        let mut scenario = Self::parse(&text, &name)?;
+        if scenario.name.is_empty() {
+            scenario.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        }
+        Ok(scenario)
+    }
+
+    /// Reads and checks a scenario; `path` is what errors call it.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`].
+    pub fn parse(text: &str, path: &str) -> Result<Self, ScenarioError> {
+        let scenario: Self = toml::from_str(text).map_err(|error| ScenarioError::Syntax {
+            path: path.to_owned(),
+            message: with_nearest_key(&error.to_string()),
+        })?;
+        scenario.check().map_err(|(key, message)| ScenarioError::Value {
+            path: path.to_owned(),
+            key,
+            message,
+        })?;
+        Ok(scenario)
+    }
+
+    /// The signal whose verdict chooses the queue.
+    pub fn main_signal(&self) -> MainSignal {
+        self.law_params().map(|params| params.main_signal).unwrap_or_default()
+    }
+
+    /// The parameters of the law.
+    ///
+    /// # Errors
+    /// If `law` names a parameter that does not exist or gives it a value that it cannot have.
+    pub fn law_params(&self) -> Result<Params, String> {
+        let given = |key| self.law.contains_key(key);
+        let table = self.law.clone();
+        let mut params: Params =
+            table.try_into().map_err(|error: toml::de::Error| with_nearest_key(error.message()))?;
+        let qdisc = &self.bottleneck.qdisc;
+        if !given("main_signal") && marks_everywhere(qdisc) {
+            params.main_signal = MainSignal::Ecn;
+        }
+        if !given("reset_on_switch") && !matches!(qdisc, QdiscConfig::Crq(_)) {
+            // With one queue there is no other to switch to, so nothing is forgotten.
+            params.reset_on_switch = false;
+        }
+        Ok(params)
+    }
+
+    /// The flows one by one: `count` alike become `name 1`, `name 2`...
+    pub fn expanded_flows(&self) -> Vec<Flow> {
+        let mut flows = Vec::new();
+        for flow in &self.flows {
+            let base = if flow.name.is_empty() { flow.default_name() } else { flow.name.clone() };
+            for index in 1..=flow.count {
+                let name = if flow.count == 1 { base.clone() } else { format!("{base} {index}") };
+                flows.push(Flow { name, count: 1, ..flow.clone() });
+            }
+        }
+        // Two blocks of the same kind must not share a name in tables.
+        for index in 0..flows.len() {
+            let earlier = flows[..index].iter().filter(|flow| flow.name == flows[index].name).count();
+            if earlier > 0 {
+                flows[index].name = format!("{} #{}", flows[index].name, earlier + 1);
+            }
+        }
+        flows
+    }
+
+    fn check(&self) -> Result<(), (String, String)> {
+        let fail = |key: &str, message: String| Err((key.to_owned(), message));
+        let bottleneck = &self.bottleneck;
+        if bottleneck.rate.bits_per_sec() < 1_000 {
+            return fail(
+                "bottleneck.rate",
+                format!("{} is below 1kbit; give a rate such as 10mbit", bottleneck.rate),
+            );
+        }
+        if !(0.0..=1.0).contains(&bottleneck.position) {
+            return fail(
+                "bottleneck.position",
+                "must lie between 0 (at the client) and 1 (at the server)".to_owned(),
+            );
+        }
+        if bottleneck.burst.is_some_and(|burst| burst.0 < FULL_PACKET) {
+            return fail("bottleneck.burst", format!("must hold at least one packet of {FULL_PACKET} bytes"));
+        }
+        if let Err(error) = bottleneck.qdisc.build(&self.build_context()) {
+            return fail("bottleneck.qdisc", error.to_string());
+        }
+        if let Err(message) = self.law_params() {
+            return fail("law", message);
+        }
+        if self.measure.interval < Duration::from_millis(1) {
+            return fail("measure.interval", "must be at least 1ms".to_owned());
+        }
+        if self.flows.is_empty() {
+            return fail("flow", "a scenario needs at least one [[flow]]".to_owned());
+        }
+        let flows: u32 = self.flows.iter().map(|flow| flow.count.min(100_000)).sum();
+        if flows > 2_000 {
+            return fail("flow.count", format!("{flows} flows; at most 2000 can run on one host"));
+        }
+        for (index, flow) in self.flows.iter().enumerate() {
+            flow.check().map_err(|(key, message)| {
+                (format!("flow {} ('{}'): {key}", index + 1, flow.label()), message)
+            })?;
+        }
+        if self.flows.iter().all(|flow| flow.bytes.is_none() && flow.duration.is_none()) {
+            return fail(
+                "flow",
+                "no flow has 'bytes' or 'duration', so the run would only end at its timeout".to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// What a queue discipline must know to be built.
+    pub fn build_context(&self) -> weir_qdisc::config::BuildContext {
+        weir_qdisc::config::BuildContext {
+            rate: self.bottleneck.rate,
+            rtt: self.bottleneck.rtt,
+            mtu: FULL_PACKET as u32,
+        }
+    }
+}
+
+impl Flow {
+    fn default_name(&self) -> String {
+        match self.stack {
+            Stack::Udp => "UDP".to_owned(),
+            Stack::Tcp => format!("TCP {}", self.controller),
+            Stack::Quic => format!("QUIC {}", self.controller),
+        }
+    }
+
+    fn label(&self) -> String {
+        if self.name.is_empty() { self.default_name() } else { self.name.clone() }
+    }
+
+    fn check(&self) -> Result<(), (String, String)> {
+        let fail = |key: &str, message: String| Err((key.to_owned(), message));
+        if self.count == 0 {
+            return fail("count", "must be at least 1".to_owned());
+        }
+        if self.bytes.is_some_and(|bytes| bytes.0 == 0) {
+            return fail("bytes", "must be more than 0".to_owned());
+        }
+        if self.stack == Stack::Udp {
+            if self.rate.is_none_or(|rate| rate.bits_per_sec() == 0) {
+                return fail("rate", "a UDP flow needs a rate above 0, such as 50mbit".to_owned());
+            }
+            if !self.controller.is_empty() {
+                return fail("controller", "UDP has none; remove the key or use stack = \"quic\"".to_owned());
+            }
+            if self.pattern == Pattern::TwoWay {
+                return fail("pattern", "only TCP flows can be two-way".to_owned());
+            }
+            return Ok(());
+        }
+        if self.rate.is_some() {
+            return fail(
+                "rate",
+                "only UDP flows have a rate; TCP and QUIC are governed by their controller".to_owned(),
+            );
+        }
+        if self.stack == Stack::Quic && self.pattern == Pattern::TwoWay {
+            return fail("pattern", "only TCP flows can be two-way".to_owned());
+        }
+        match traffic::find_controller(self.stack, &self.controller) {
+            Ok(_) => Ok(()),
+            Err(error) => fail("controller", error.to_string()),
+        }
+    }
+}
+
+/// Whether every queue answers congestion with marks where it can.
+fn marks_everywhere(qdisc: &QdiscConfig) -> bool {
+    match qdisc {
+        QdiscConfig::Codel(keys) => keys.ecn,
+        QdiscConfig::Crq(keys) => marks_everywhere(&keys.standard) && marks_everywhere(&keys.responsive),
+        QdiscConfig::Pfifo(_) | QdiscConfig::Bfifo(_) => false,
+    }
+}
+
+/// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
+fn with_nearest_key(message: &str) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let is_unknown = message.contains("unknown field") || message.contains("unknown variant");
+    let Some((unknown, known)) = quoted.split_first().filter(|_| is_unknown) else {
+        return message.trim_end().to_owned();
+    };
+    let nearest = known
+        .iter()
+        .max_by(|a, b| strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b)));
+    match nearest {
+        Some(nearest) => format!("{}\ndid you mean `{nearest}`?", message.trim_end()),
+        None => message.trim_end().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scenario, ScenarioError};
+
+    const GOOD: &str = r#"
+        [bottleneck]
+        rate = "100mbit"
+        rtt = "5ms"
+        qdisc = "bfifo limit 1bdp"
+        [[flow]]
+        stack = "tcp"
+        controller = "cubic"
+        bytes = "10mb"
+        count = 2
+        [[flow]]
+        stack = "udp"
+        rate = "50mbit"
+        start = "1s"
+    "#;
+
+    fn error(change: impl Fn(&str) -> String) -> String {
+        match Scenario::parse(&change(GOOD), "x.toml") {
+            Err(error @ (ScenarioError::Syntax { .. } | ScenarioError::Value { .. })) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_good_scenario_reads_and_writes() {
+        let scenario = Scenario::parse(GOOD, "x.toml").unwrap();
+        let names: Vec<_> = scenario.expanded_flows().into_iter().map(|flow| flow.name).collect();
+        assert_eq!(names, ["TCP cubic 1", "TCP cubic 2", "UDP"]);
+        let again = Scenario::parse(&toml::to_string(&scenario).unwrap(), "y.toml").unwrap();
+        assert_eq!(scenario, again);
+    }
+
+    #[test]
+    fn errors_name_the_place_and_the_remedy() {
+        let unknown = error(|good| good.replace("stack = \"udp\"", "stak = \"udp\""));
+        assert!(unknown.contains("line 12") && unknown.contains("did you mean `stack`?"), "{unknown}");
+        for (from, to, says) in [
+            ("100mbit", "0mbit", "bottleneck.rate: 0bit is below 1kbit"),
+            ("100mbit", "100mbits", "'100mbits' is not a rate"),
+            ("cubic", "cubik", "did you mean 'cubic'"),
+            ("rate = \"50mbit\"", "", "a UDP flow needs a rate"),
+            ("count = 2", "count = 0", "count: must be at least 1"),
+            ("\"5ms\"", "\"5\"", "the unit is missing"),
+            ("limit 1bdp", "limit 0.001bdp", "bottleneck.qdisc"),
+            ("bytes = \"10mb\"", "", "no flow has 'bytes' or 'duration'"),
+            ("[bottleneck]", "law.preset = \"papr\"\n[bottleneck]", "did you mean `paper`?"),
+            ("[bottleneck]", "law.spin_debonce = 3\n[bottleneck]", "did you mean `spin_debounce`?"),
+            (
+                "[bottleneck]",
+                "law.spin_debounce = 99\n[bottleneck]",
+                "law: spin_debounce = 99 is out of range",
+            ),
+        ] {
+            let message = error(|good| good.replacen(from, to, 1));
+            assert!(message.contains(says), "{from} -> {to}: {message}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Results as tables for a terminal.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::figure::{self, FigureResult};
+use crate::result::{FlowResult, RunResult, fct_score};
+
+/// Tables of one run, or of several with the first as the baseline.
+pub fn text(results: &[(&str, &RunResult)]) -> String {
+    let mut parts = Vec::new();
+    if let [(before, baseline), (after, system)] = results {
+        parts.push(comparison(before, baseline, after, system));
+    }
+    for (label, result) in results {
+        let title = if results.len() > 1 {
+            format!("{label}: {}", result.meta.qdisc)
+        } else {
+            result.meta.qdisc.clone()
+        };
+        parts.push(format!("{title}\n{}", flows(result)));
+        parts.push(queues(result));
+        parts.push(health(result));
+    }
+    parts.join("\n\n")
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header.to_vec());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// Trailing blanks are noise where tables are compared or pasted.
+fn render(table: &Table) -> String {
+    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// A flow's completion time; a flow that was to last for a time, or as long as the others, has none to reach.
+fn completion(result: &RunResult, flow: &FlowResult) -> String {
+    let expanded = result.meta.scenario.expanded_flows();
+    let has_goal = expanded.iter().find(|own| own.name == flow.name).is_none_or(|own| own.bytes.is_some());
+    match flow.fct_s {
+        Some(fct) => format!("{fct:.2} s"),
+        None if has_goal => "unfinished".to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
+fn percent(value: f64) -> String {
+    format!("{:.0} %", value * 100.0)
+}
+
+fn mbit(bits_per_second: f64) -> String {
+    format!("{:.1} Mbit/s", bits_per_second / 1e6)
+}
+
+fn millis(nanos: Option<u64>) -> String {
+    nanos.map_or_else(|| "-".to_owned(), |nanos| format!("{:.2} ms", nanos as f64 / 1e6))
+}
+
+/// Flow completion times side by side; the score is positive where `after` is better.
+fn comparison(before: &str, baseline: &RunResult, after: &str, system: &RunResult) -> String {
+    let (fct_before, fct_after) = (format!("FCT {before}"), format!("FCT {after}"));
+    let mut out =
+        table(&["flow", &fct_before, &fct_after, "FCT score", "responsive time", "responsive packets"]);
+    for flow in &baseline.flows {
+        let Some(other) = system.flows.iter().find(|other| other.name == flow.name) else { continue };
+        let score = match (flow.fct_s, other.fct_s) {
+            (Some(before), Some(after)) => format!("{:+.2}", fct_score(before, after)),
+            _ => "-".to_owned(),
+        };
+        out.add_row([
+            flow.name.clone(),
+            completion(baseline, flow),
+            completion(system, other),
+            score,
+            percent(other.responsive_time),
+            percent(other.responsive_packets),
+        ]);
+    }
+    render(&out)
+}
+
+fn flows(result: &RunResult) -> String {
+    let mut out = table(&[
+        "flow",
+        "FCT",
+        "goodput",
+        "RTT p50",
+        "packets",
+        "dropped",
+        "marked",
+        "responsive time",
+        "loss",
+        "ECN",
+    ]);
+    for flow in &result.flows {
+        out.add_row([
+            flow.name.clone(),
+            completion(result, flow),
+            mbit(flow.goodput_bps),
+            flow.rtt_p50_ms.map_or_else(|| "-".to_owned(), |rtt| format!("{rtt:.2} ms")),
+            flow.packets.to_string(),
+            flow.dropped.to_string(),
+            flow.marked.to_string(),
+            percent(flow.responsive_time),
+            flow.class_loss.clone(),
+            flow.class_ecn.clone(),
+        ]);
+    }
+    render(&out)
+}
+
+fn queues(result: &RunResult) -> String {
+    let mut out =
+        table(&["queue", "delay p50", "delay p99", "packets", "overflowed", "dropped by AQM", "marked"]);
+    for queue in &result.queues {
+        out.add_row([
+            queue.name.clone(),
+            millis(queue.sojourn_ns.quantile(0.5)),
+            millis(queue.sojourn_ns.quantile(0.99)),
+            queue.departed.to_string(),
+            queue.overflowed.to_string(),
+            queue.dropped.to_string(),
+            queue.marked.to_string(),
+        ]);
+    }
+    render(&out)
+}
+
+fn health(result: &RunResult) -> String {
+    let health = &result.health;
+    format!(
+        "Packets left late by p50 {}, p99 {}, max {}; {} in = {} out + {} dropped + {} queued; emulator used {:.1} s of CPU in {:.1} s ({}).",
+        millis(health.lateness_ns.quantile(0.5)),
+        millis(health.lateness_ns.quantile(0.99)),
+        millis(health.lateness_ns.max()),
+        health.arrived,
+        health.departed,
+        health.dropped,
+        health.still_queued,
+        health.cpu_s,
+        result.meta.wall_s,
+        result.meta.io,
+    )
+}
+
+/// A figure's cells: a row per flow, and per column and round-trip time the paper's value and ours.
+pub fn figure_table(result: &FigureResult, unit: &str, decimals: usize) -> String {
+    let (rows, columns) = figure::axes(result);
+    let mut out = table(&[]);
+    out.set_header(
+        std::iter::once(String::new()).chain(columns.iter().map(|(column, rtt)| format!("{column}\n{rtt}"))),
+    );
+    for row in &rows {
+        let cells = columns.iter().map(|column| {
+            let Some(cell) = figure::cell(result, row, column) else { return String::new() };
+            let paper = match (cell.paper, &cell.paper_says) {
+                (Some(paper), _) => format!("{paper:.decimals$}"),
+                (None, Some(says)) => says.clone(),
+                (None, None) => "-".to_owned(),
+            };
+            let ours = cell.measured.map_or_else(|| "?".to_owned(), |value| format!("{value:.decimals$}"));
+            let bound = if cell.notes.iter().any(|note| note.contains("bound")) { "*" } else { "" };
+            format!("{paper}\n{ours}{bound}")
+        });
+        out.add_row(std::iter::once(format!("{row}\n  ours")).chain(cells));
+    }
+    for column in out.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let scale = if result.quick { ", a tenth of the rate and of the bytes" } else { "" };
+    let mut text = format!(
+        "{} ({unit}), variant {}{scale}; above the paper, below ours\n{}",
+        result.figure,
+        result.variant,
+        render(&out)
+    );
+    if result.rows.iter().any(|cell| cell.notes.iter().any(|note| note.contains("bound"))) {
+        text += "\n* some flows were cut off at the timeout: the score is a bound";
+    }
+    text
+}

@@ -1,0 +1,95 @@
+//! QUIC flows over noq (a fork of quinn): one connection and one stream each, the server pushes what the client asks
+//! for.
+//!
+//! Each end is a single-threaded runtime in a thread inside its namespace. Where noq cannot be configured, its socket
+//! is wrapped: [`Wire`] takes ECT(0) off outgoing datagrams of flows without ECN (noq always starts with ECN and
+//! gives up when acknowledgements report no marks), and counts spin edges.
+//!
+//! Facts about noq 1.4 that matter to a measurement:
+//! - It sends ECT(0) and has no switch for ECT(1). It reports CE marks to the controller once per acknowledgement
+//!   that shows new ones, and stops using ECN when the counts do not add up (RFC 9000 section 13.4.2). It compares
+//!   with the number of acknowledged ranges, not packets, so a path that clears ECT from only some packets goes
+//!   unnoticed.
+//! - With `allow_spin`, an end still disables the bit for one connection in eight, drawn from its random numbers, and
+//!   then sends a random bit in each packet. [`SPINNING_SEED`] makes the draw known.
+//! - MTU discovery off, its black-hole detector can still lower the datagram size; `min_mtu` equal to the initial one
+//!   prevents that.
+
+mod endpoint;
+#[cfg(test)]
+mod seed;
+mod wire;
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::Duration as StdDuration;
+
+use weir_core::{Bytes, Time};
+
+use super::socket;
+use super::{Ends, QuicSpec, Threads, TrafficError};
+use endpoint::{Client, Identity, Server};
+use wire::{Outgoing, Wire};
+
+/// The largest UDP payload that fits a 1500-byte MTU over IPv4 and IPv6 alike, with 20 bytes to spare for IPv6.
+pub const MAX_DATAGRAM: u16 = 1452;
+/// RFC 9000 section 14: no path may carry less.
+const MIN_DATAGRAM: u16 = 1200;
+
+/// A seed of noq's random numbers with which the first connections of an endpoint spin, found by trying
+/// (`find_seeds` in `quic/seed.rs`) and specific to the versions of noq-proto and rand in the lock file.
+/// The results' [`super::SpinCount`] shows whether it held.
+const SPINNING_SEED: [u8; 32] = [1; 32];
+
+/// A quiet connection ends after this: far longer than any outage that heavy loss makes.
+const IDLE_TIMEOUT: StdDuration = StdDuration::from_secs(60);
+const KEEP_ALIVE: StdDuration = StdDuration::from_secs(10);
+
+pub(super) fn start(
+    ends: &Ends<'_>,
+    spec: &QuicSpec,
+    controller: &'static str,
+) -> Result<Threads, TrafficError> {
+    let flow = ends.spec;
+    if !(MIN_DATAGRAM..=MAX_DATAGRAM).contains(&spec.datagram) {
+        let message =
+            format!("datagram is {} bytes; it must be {MIN_DATAGRAM} to {MAX_DATAGRAM}", spec.datagram);
+        return Err(ends.spec_error(message));
+    }
+    if !(65_536..=1 << 32).contains(&spec.window.0) {
+        return Err(ends.spec_error(format!("window is {}; it must be 64kb to 4gb", spec.window)));
+    }
+    let identity = Identity::new().map_err(|message| ends.spec_error(message))?;
+    let bind = |addr| {
+        let socket = socket::bound(addr, libc::SOCK_DGRAM)?;
+        socket::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 16 << 20)?;
+        socket::set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 4 << 20)?;
+        Ok(UdpSocket::from(socket))
+    };
+    let server_socket =
+        ends.open(ends.server, || format!("bind to {}", flow.server), move || bind(flow.server))?;
+    let client_socket =
+        ends.open(ends.client, || format!("bind to {}", flow.client), move || bind(flow.client))?;
+    let transport =
+        Arc::new(endpoint::transport(spec, controller).map_err(|message| ends.spec_error(message))?);
+    let server = Server {
+        control: ends.control.clone(),
+        config: identity.server(&transport).map_err(|message| ends.spec_error(message))?,
+        ecn: flow.ecn,
+    };
+    let client = Client {
+        control: ends.control.clone(),
+        config: identity.client(&transport).map_err(|message| ends.spec_error(message))?,
+        ecn: flow.ecn,
+        server: flow.server,
+        start: Time::ZERO + flow.start,
+        amount: flow.amount,
+        received: Arc::clone(ends.received),
+    };
+    ends.spawn(move || server.run(server_socket), move || client.run(client_socket))
+}
+
+/// Flow-control windows of at most what QUIC can express.
+fn window(bytes: Bytes) -> u64 {
+    bytes.0.min((1 << 62) - 1)
+}
