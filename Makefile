@@ -1,0 +1,41 @@
+# `make demo` and `make test` are all one needs; both install what is missing on Debian or Ubuntu.
+
+# A toolchain that tools/setup.sh has just installed is not on the PATH of this shell yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+CARGO ?= cargo
+WEIR := target/release/weir
+PREFIX ?= /usr/local
+
+.PHONY: all build setup demo test lint install uninstall clean
+
+all: build
+
+setup:
+	@tools/setup.sh
+
+build: setup
+	$(CARGO) build --release --locked -p weir
+
+demo: build
+	@demo/run.sh $(WEIR)
+
+test: setup
+	$(CARGO) test --workspace --locked
+
+lint: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+install: build
+	install -D -m 755 $(WEIR) $(DESTDIR)$(PREFIX)/bin/weir
+	$(WEIR) man $(DESTDIR)$(PREFIX)/share/man/man1
+	mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(WEIR) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/weir $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/weir.1 $(DESTDIR)$(PREFIX)/share/man/man1/weir-*.1
+
+clean:
+	$(CARGO) clean
+	rm -rf results

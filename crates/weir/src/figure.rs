@@ -1,0 +1,83 @@
+//! `weir figure`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use weir_lab::figure::{self, FigureOptions, Plan};
+use weir_lab::run::RunOptions;
+
+use crate::cli::FigureRunArgs;
+use crate::talk;
+
+/// Lists the figures.
+pub(crate) fn list(json: bool) -> anyhow::Result<ExitCode> {
+    let about: Vec<_> = figure::all().iter().map(|figure| figure.about()).collect();
+    if json {
+        talk::print_json(&about)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for figure in about {
+        text += &format!("{:<8} {}\n", figure.id, figure.title);
+        text += &format!(
+            "{:<8} worlds: {}; {}; from {}\n",
+            "",
+            figure.worlds.join(", "),
+            figure.state,
+            figure.paper
+        );
+        for variant in figure.variants {
+            text += &format!("{:<8} --variant {:<12} {}\n", "", variant.name, variant.says);
+        }
+    }
+    talk::print(text.trim_end())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a figure.
+pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
+    let figure = figure::find(&args.id).map_err(anyhow::Error::msg)?;
+    let plan = Plan {
+        variant: args.variant.clone(),
+        quick: args.quick,
+        runs: args.runs,
+        seed: args.seed,
+        only: args.only.clone(),
+    };
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("results").join(args.id.replace('/', "-")));
+    weir_lab::output::check_writable(&out)?;
+    let stop = talk::stop_flag()?;
+    let progress = talk::Progress::new(&args.id);
+    let options = FigureOptions {
+        out: out.clone(),
+        jobs: args.jobs,
+        run: RunOptions::new(&stop),
+        progress: &|now| {
+            let note = format!("{}/{} runs; {}", now.done, now.total, now.last);
+            progress.show(now.done as f64 / now.total as f64, now.left, &note);
+        },
+    };
+    let result = figure::run(figure.as_ref(), &plan, &options)?;
+    drop(progress);
+    if args.json {
+        talk::print_json(&result)?;
+    } else {
+        talk::print(&result.table)?;
+        for statement in &result.statements {
+            let holds = if statement.holds { "holds" } else { "DOES NOT HOLD" };
+            talk::print(&format!(
+                "{holds}: {} (paper: {}; measured: {})",
+                statement.text, statement.paper, statement.measured
+            ))?;
+        }
+        talk::print(&format!("Plot and tables: {}", out.join("figure.html").display()))?;
+    }
+    for warning in &result.warnings {
+        eprintln!("weir: warning: {warning}");
+    }
+    Ok(match (talk::is_stopped(&stop), result.warnings.is_empty()) {
+        (true, _) => ExitCode::from(talk::INTERRUPTED),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::from(talk::DOUBTFUL),
+    })
+}

@@ -1,0 +1,118 @@
+//! `weir run`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use weir_lab::output;
+use weir_lab::report;
+use weir_lab::result::RunResult;
+use weir_lab::run::{self, RunOptions};
+use weir_lab::scenario::Scenario;
+use weir_lab::summary;
+use weir_link::IoKind;
+
+use crate::cli::{Io, RunArgs};
+use crate::talk;
+
+/// Runs the scenarios one after the other, writes their results and compares them.
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let scenarios = load(args)?;
+    for scenario in &scenarios {
+        output::check_writable(&folder(args, &scenarios, scenario))?;
+    }
+    let stop = talk::stop_flag()?;
+    let mut results = Vec::new();
+    for scenario in &scenarios {
+        if talk::is_stopped(&stop) {
+            break;
+        }
+        results.push(run_one(args, scenario, &folder(args, &scenarios, scenario), &stop)?);
+    }
+    let labelled: Vec<(&str, &RunResult)> =
+        results.iter().map(|result| (result.meta.scenario.name.as_str(), result)).collect();
+    let page = out(args, &scenarios).join("report.html");
+    output::write_page(&page, &report::html(&labelled))?;
+    if args.json {
+        match results.as_slice() {
+            [one] => talk::print_json(one)?,
+            several => talk::print_json(&several)?,
+        }
+    } else {
+        talk::print(&summary::text(&labelled))?;
+        talk::print(&format!("Report: {}", page.display()))?;
+    }
+    let mut doubtful = false;
+    for result in &results {
+        for warning in &result.health.warnings {
+            doubtful = true;
+            eprintln!("weir: warning: {}: {warning}", result.meta.scenario.name);
+        }
+    }
+    Ok(if talk::is_stopped(&stop) {
+        ExitCode::from(talk::INTERRUPTED)
+    } else if doubtful {
+        ExitCode::from(talk::DOUBTFUL)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Reads all scenarios before anything runs.
+fn load(args: &RunArgs) -> anyhow::Result<Vec<Scenario>> {
+    let mut scenarios = Vec::new();
+    for path in &args.scenarios {
+        let mut scenario = Scenario::load(path)?;
+        if let Some(seed) = args.seed {
+            scenario.seed = seed;
+        }
+        scenario.measure.pcap |= args.pcap;
+        anyhow::ensure!(
+            scenarios.iter().all(|other: &Scenario| folder_name(other) != folder_name(&scenario)),
+            "{}: another scenario is called '{}' too; give one of them another name",
+            path.display(),
+            scenario.name
+        );
+        scenarios.push(scenario);
+    }
+    Ok(scenarios)
+}
+
+fn run_one(
+    args: &RunArgs,
+    scenario: &Scenario,
+    folder: &Path,
+    stop: &std::sync::atomic::AtomicBool,
+) -> anyhow::Result<RunResult> {
+    let progress = talk::Progress::new(&scenario.name);
+    let options = RunOptions {
+        run: args.run,
+        io: match args.io {
+            Io::Auto => IoKind::Auto,
+            Io::Xdp => IoKind::Xdp,
+            Io::PacketSocket => IoKind::PacketSocket,
+        },
+        pcap: scenario.measure.pcap.then(|| folder.join("packets.pcapng")),
+        progress: &|now| progress.show(now.done, now.left, ""),
+        ..RunOptions::new(stop)
+    };
+    let result = run::run(scenario, &options).with_context(|| format!("scenario '{}'", scenario.name))?;
+    output::write(folder, &result)?;
+    Ok(result)
+}
+
+/// Where everything goes.
+fn out(args: &RunArgs, scenarios: &[Scenario]) -> PathBuf {
+    let name = || Path::new("results").join(scenarios.first().map(folder_name).unwrap_or_default());
+    args.out.clone().unwrap_or_else(name)
+}
+
+/// Where one scenario's results go: the folder itself if it is the only one, else a folder of its own inside.
+fn folder(args: &RunArgs, scenarios: &[Scenario], scenario: &Scenario) -> PathBuf {
+    let out = out(args, scenarios);
+    if scenarios.len() == 1 { out } else { out.join(folder_name(scenario)) }
+}
+
+fn folder_name(scenario: &Scenario) -> String {
+    scenario.name.chars().map(|c| if c.is_alphanumeric() || c == '.' { c } else { '-' }).collect()
+}

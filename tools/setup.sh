@@ -1,0 +1,50 @@
+#!/bin/sh
+# Installs what building Weir needs on Debian or Ubuntu, if it is missing. Does nothing, and asks for nothing, where all
+# is there.
+set -eu
+
+need_rust=1.91
+missing=""
+have() { command -v "$1" >/dev/null 2>&1; }
+package() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
+
+have cc || missing="$missing gcc libc6-dev"
+have clang || missing="$missing clang"
+have pkg-config || missing="$missing pkg-config"
+have ip || missing="$missing iproute2"
+for library in libelf-dev zlib1g-dev; do
+    package "$library" || missing="$missing $library"
+done
+rust_is_new_enough() {
+    have cargo || return 1
+    version=$(cargo --version | cut -d ' ' -f 2)
+    [ "$(printf '%s\n%s\n' "$need_rust" "${version%%-*}" | sort -V | head -n 1)" = "$need_rust" ]
+}
+rust_is_new_enough || have rustup || have curl || missing="$missing curl ca-certificates"
+
+if [ -n "$missing" ]; then
+    if ! have apt-get; then
+        echo "setup: please install:$missing" >&2
+        exit 1
+    fi
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "setup: missing packages; run this first:" >&2
+        echo "  sudo apt-get update && sudo apt-get install -y$missing" >&2
+        exit 1
+    fi
+    echo "setup: installing$missing" >&2
+    apt-get update -qq
+    # shellcheck disable=SC2086 # a list of words
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2
+fi
+
+if ! rust_is_new_enough; then
+    echo "setup: installing Rust $need_rust or newer for this user" >&2
+    if have rustup; then
+        rustup toolchain install stable --profile minimal --component clippy --component rustfmt
+        rustup default stable
+    else
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+            sh -s -- -y --profile minimal --component clippy --component rustfmt
+    fi
+fi
