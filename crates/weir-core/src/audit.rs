@@ -96,7 +96,8 @@ impl Audit {
             queued[slot(flow)] += 1;
             still += 1;
         }
-        let mut report = AuditReport { still_queued: still, overtaken: self.overtaken, ..AuditReport::default() };
+        let mut report =
+            AuditReport { still_queued: still, overtaken: self.overtaken, ..AuditReport::default() };
         let ids = (0..self.flows.len() as u32).map(FlowId).chain([FlowId::NONE]);
         for (id, audit) in ids.zip(self.flows.iter().chain([&self.untracked])) {
             report.total.add(&audit.count);
@@ -196,7 +197,9 @@ impl RateMeter {
 #[cfg(test)]
 mod tests {
     use super::{Audit, RateMeter};
-    use crate::{Backlog, DropReason, Duration, Event, EventKind, EventSink, FlowId, Packet, QueueId, Rate, Time};
+    use crate::{
+        Backlog, DropReason, Duration, Event, EventKind, EventSink, FlowId, Packet, QueueId, Rate, Time,
+    };
 
     fn event(kind: EventKind, id: u64, flow: u32) -> Event {
         Event {

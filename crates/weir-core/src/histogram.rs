@@ -104,7 +104,11 @@ impl Histogram {
 
     /// Non-empty buckets from small to large: the largest value of the bucket, and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.buckets.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, count)| (upper(index), *count))
+        self.buckets
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+            .map(|(index, count)| (upper(index), *count))
     }
 }
 

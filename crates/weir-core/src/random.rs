@@ -25,9 +25,9 @@ impl Seed {
     /// The stream called `name`. Streams of different names are independent; asking twice gives the same stream.
     pub fn stream(self, name: &str) -> Random {
         // FNV-1a folds the name; SplitMix64 then spreads (seed, run, name) over the whole state.
-        let name = name
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        let name = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
         let mut mixer = self.seed;
         let mut state = [0; 4];
         for word in [self.run, name] {
