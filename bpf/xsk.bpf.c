@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Hands every frame of an interface to the AF_XDP socket of its receive queue, with the time at which it came. Frames of
  * a queue without a socket go on to the kernel's own stack (the flags argument of bpf_redirect_map is the action on a
@@ -31,4 +31,4 @@ int redirect(struct xdp_md *context)
 	return bpf_redirect_map(&sockets, context->rx_queue_index, XDP_PASS);
 }
 
-char LICENSE[] SEC("license") = "Dual MIT/GPL";
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

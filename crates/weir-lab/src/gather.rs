@@ -111,6 +111,7 @@ fn flow_result(flow: &Flow, seen: &traffic::FlowResult, record: &FlowRecord) -> 
         pattern: if flow.pattern == Pattern::TwoWay { "two-way" } else { "one-way" }.to_owned(),
         ecn: flow.ecn,
         start_s: flow.start.as_secs_f64(),
+        wanted_bytes: flow.bytes.map(|bytes| bytes.0),
         fct_s: seen.fct.map(|fct| fct.as_secs_f64()),
         received_bytes: seen.bytes,
         goodput_bps: if life > 0.0 { seen.bytes as f64 * 8.0 / life } else { 0.0 },

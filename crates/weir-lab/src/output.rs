@@ -32,7 +32,8 @@ pub fn check_writable(dir: &Path) -> Result<(), OutputError> {
     // The parent of a relative path's first part is "", which is where we are.
     let here = |path: &Path| if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
     let nearest = dir.ancestors().map(here).find(|path| path.symlink_metadata().is_ok());
-    let probe = nearest.unwrap_or_else(|| PathBuf::from(".")).join(format!(".weir.{}.part", std::process::id()));
+    let probe =
+        nearest.unwrap_or_else(|| PathBuf::from(".")).join(format!(".weir.{}.part", std::process::id()));
     File::create(&probe)
         .and_then(|_| fs::remove_file(&probe))
         .map_err(|source| OutputError { path: dir.to_owned(), source })
@@ -164,7 +165,7 @@ struct QueueRow<'a> {
     departed_packets: u64,
     departed_bytes: u64,
     overflowed_packets: u64,
-    dropped_packets: u64,
+    aqm_dropped_packets: u64,
     marked_packets: u64,
     sojourn_mean_ms: Option<f64>,
     sojourn_ms: [Option<f64>; 5],
@@ -176,7 +177,7 @@ impl<'a> QueueRow<'a> {
         "departed_packets",
         "departed_bytes",
         "overflowed_packets",
-        "dropped_packets",
+        "aqm_dropped_packets",
         "marked_packets",
         "sojourn_mean_ms",
         "sojourn_p25_ms",
@@ -193,7 +194,7 @@ impl<'a> QueueRow<'a> {
             departed_packets: queue.departed,
             departed_bytes: queue.departed_bytes,
             overflowed_packets: queue.overflowed,
-            dropped_packets: queue.dropped,
+            aqm_dropped_packets: queue.dropped,
             marked_packets: queue.marked,
             sojourn_mean_ms: sojourn.mean().map(|ns| ns / 1e6),
             sojourn_ms: [0.25, 0.5, 0.9, 0.99, 1.0].map(|at| sojourn.quantile(at).map(|ns| ns as f64 / 1e6)),

@@ -69,7 +69,10 @@ pub struct FlowResult {
     pub ecn: bool,
     /// Start, seconds into the run.
     pub start_s: f64,
-    /// Flow completion time in seconds, from request to last byte at the receiver; none if it did not complete.
+    /// Payload bytes that it had to transfer; none for a flow that ends otherwise.
+    pub wanted_bytes: Option<u64>,
+    /// Flow completion time in seconds, from request to last byte at the receiver; none if it did not complete, or had
+    /// no number of bytes to transfer.
     pub fct_s: Option<f64>,
     /// Bytes of payload that the receiver got.
     pub received_bytes: u64,

@@ -3,9 +3,9 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -130,21 +130,27 @@ pub fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunEr
     // A killed run has left journals, but no interfaces to restore. One that cannot be read is somebody else's.
     let _ = weir_link::offload::recover();
     let _offloads = edges::prepare(&topology)?;
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let start = Instant::now();
-    let capture = options.pcap.as_deref().map(|path| Capture::start(path, since_1970)).transpose()?;
+    let began = Arc::new(OnceLock::new());
+    let capture = options.pcap.as_deref().map(|path| Capture::start(path, Arc::clone(&began))).transpose()?;
     let (capture, tap) = capture.unzip();
 
-    let link = RunningLink::start(scenario, &topology, options.io, start, tap)?;
+    let mut link = RunningLink::prepare(scenario, &topology, options.io, tap)?;
     // Flows end when `control` is dropped at the latest, the bottleneck when `link` is: also where `?` leaves early.
-    let control = Switch(Control::new(start));
+    let control = Switch(Control::held());
     let running = launch(scenario, &flows, &topology, &control.0)?;
+    // Everything is ready: time zero is soon, and the same for all.
+    let lead = (traffic::HELD_POLL * 4).to_std();
+    let start = Instant::now() + lead;
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + lead;
+    began.get_or_init(|| since_1970);
+    link.begin_at(start);
+    control.0.begin_at(start);
     let cut_short = watch(scenario, &flows, &running, &link, options, start);
     control.0.stop();
     let results: Vec<_> = running.into_iter().map(traffic::Flow::join).collect();
     let finished = link.stop()?;
     let host_drops = edges::host_drops(&topology)?;
-    let wall = Duration::from(start.elapsed());
+    let wall = Duration::from(Instant::now().saturating_duration_since(start));
 
     let mut recorder = Recorder::from_observer(finished.observer).ok_or(RunError::Panic("recorder"))?;
     let missed = recorder.tap.take().map_or(0, |tap| tap.missed);
@@ -176,16 +182,16 @@ impl Drop for Switch {
 /// The bottleneck's thread.
 struct RunningLink {
     stop: Arc<AtomicBool>,
+    begin: Option<SyncSender<Instant>>,
     thread: Option<JoinHandle<Result<weir_link::RunResult, IoError>>>,
 }
 
 impl RunningLink {
-    /// Starts the bottleneck and waits until its interfaces are open.
-    fn start(
+    /// Opens the bottleneck's interfaces. It moves packets from [`RunningLink::begin_at`] on.
+    fn prepare(
         scenario: &Scenario,
         topology: &Topology,
         io: IoKind,
-        start: Instant,
         tap: Option<Tap>,
     ) -> Result<Self, RunError> {
         let bottleneck = &scenario.bottleneck;
@@ -201,7 +207,6 @@ impl RunningLink {
         let config = LinkConfig {
             io,
             frames: frames(scenario),
-            start,
             ..LinkConfig::between(&topology.bottleneck_server_iface, &topology.bottleneck_client_iface)
         };
         let pipeline = PipelineConfig {
@@ -214,20 +219,32 @@ impl RunningLink {
         };
         let stop = Arc::new(AtomicBool::new(false));
         let (is_open, opened) = sync_channel(1);
+        let (begin, begun) = sync_channel(1);
         let flag = Arc::clone(&stop);
         let thread = topology.bottleneck.spawn("bottleneck", move || {
-            let link = Link::open(config)?;
-            // Nobody waits any more only if the run was given up.
+            let mut link = Link::open(config)?;
+            // Nobody waits any more only if the run was given up; `flag` is set then.
             let _ = is_open.send(());
+            if let Ok(start) = begun.recv() {
+                link.begin_at(start);
+            }
             link.run(pipeline, qdisc, Box::new(recorder), &flag)
         })?;
-        let mut running = Self { stop, thread: Some(thread) };
+        let mut running = Self { stop, begin: Some(begin), thread: Some(thread) };
         if opened.recv().is_err() {
             // The thread has ended without opening: its result says why.
             running.join()?;
             return Err(RunError::Panic("bottleneck"));
         }
         Ok(running)
+    }
+
+    /// Lets packets through; `start` is time zero.
+    fn begin_at(&mut self, start: Instant) {
+        if let Some(begin) = self.begin.take() {
+            // A thread that has ended says why when it is joined.
+            let _ = begin.send(start);
+        }
     }
 
     fn is_finished(&self) -> bool {
@@ -249,6 +266,7 @@ impl RunningLink {
 impl Drop for RunningLink {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.begin = None;
         if let Some(thread) = self.thread.take() {
             // Its result is of no use: the run failed elsewhere.
             let _ = thread.join();
@@ -359,7 +377,7 @@ fn watch(
     let received: Vec<_> = running.iter().map(traffic::Flow::received).collect();
     let has_end = |flow: &Flow| flow.bytes.is_some() || flow.duration.is_some();
     loop {
-        let now = Duration::from(start.elapsed());
+        let now = Duration::from(Instant::now().saturating_duration_since(start));
         let mut left = Duration::ZERO;
         let mut unfinished = 0;
         for ((flow, running), received) in flows.iter().zip(running).zip(&received) {
@@ -407,7 +425,8 @@ struct Capture {
 }
 
 impl Capture {
-    fn start(path: &Path, since_1970: std::time::Duration) -> Result<(Self, Tap), RunError> {
+    /// `began` is time zero in seconds since 1970, set before the first packet.
+    fn start(path: &Path, began: Arc<OnceLock<std::time::Duration>>) -> Result<(Self, Tap), RunError> {
         let failed = |source| RunError::Capture { path: path.to_owned(), source };
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| failed(error.into()))?;
@@ -419,6 +438,7 @@ impl Capture {
         let thread = std::thread::spawn(move || {
             for packet in from {
                 let interface = u32::from(packet.direction == weir_law::Direction::Reverse);
+                let since_1970 = began.get().copied().unwrap_or_default();
                 let time = since_1970.as_nanos() as u64 + packet.time.as_nanos();
                 writer.packet(
                     interface,

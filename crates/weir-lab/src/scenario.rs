@@ -23,7 +23,8 @@ pub struct Scenario {
     /// What reports call it.
     #[serde(default)]
     pub name: String,
-    /// Chooses all random draws together with the run number; stored with the results.
+    /// With the run number, what all random draws come from. Stored with the results. A run on real packets makes no
+    /// draws of its own; figures draw their mixes of flows from it.
     #[serde(default = "one")]
     pub seed: u64,
     /// The bottleneck.
@@ -54,7 +55,7 @@ pub struct Bottleneck {
     /// CRQ paper's testbed, near 0 for an access router. Range 0 to 1.
     #[serde(default = "half")]
     pub position: f64,
-    /// Bytes that a late emulator may send back to back to catch up; the default is 1 ms at the rate.
+    /// Bytes that a late emulator may send back to back to catch up; the default is 4 ms at the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Bytes>,
     /// Bytes per packet that the real link would add to what is counted here.
@@ -363,6 +364,12 @@ impl Flow {
         }
         if self.stack == Stack::Quic && self.pattern == Pattern::TwoWay {
             return fail("pattern", "only TCP flows can be two-way".to_owned());
+        }
+        if self.controller.is_empty() {
+            return fail("controller", "is missing; give one such as \"cubic\"".to_owned());
+        }
+        if self.stack == Stack::Tcp && traffic::kernel_has_controller(&self.controller) {
+            return Ok(());
         }
         match traffic::find_controller(self.stack, &self.controller) {
             Ok(_) => Ok(()),

@@ -161,6 +161,7 @@ fn result(name: &str, sketches: &[Sketch], isolate: bool) -> RunResult {
             pattern: "one-way".to_owned(),
             ecn: false,
             start_s: flow.start_s,
+            wanted_bytes: flow.fct_s.map(|_| received_bytes),
             fct_s: flow.fct_s,
             received_bytes,
             goodput_bps: received_bytes as f64 * 8.0 * 0.96 / flow.fct_s.unwrap_or(20.0 - flow.start_s),

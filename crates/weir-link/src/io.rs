@@ -125,6 +125,9 @@ impl IoStatistics {
 
 /// Two interfaces.
 pub trait PacketIo {
+    /// Stamps arrivals by another clock from now on.
+    fn set_clock(&mut self, clock: Clock);
+
     /// Takes in what has come, at most [`BATCH`] packets an interface, and appends it to `out` in order of arrival for
     /// each side. Also gives frames that were sent back to the pool.
     ///

@@ -31,12 +31,12 @@ struct Pending {
     remainder: u64,
 }
 
-/// The burst that a limiter of `rate` gets unless told otherwise: a millisecond of output, at least two packets.
+/// The burst that a limiter of `rate` gets unless told otherwise: four milliseconds of output, at least two packets.
 ///
-/// A thread that is not real-time wakes up to a scheduling tick late now and then; a millisecond covers nearly all of it
-/// while staying below a twentieth of the usual delays.
+/// A thread wakes up to a scheduling tick (4 ms at 250 Hz) late now and then. What it makes up for in a burst leaves
+/// late but is not lost to the link; with a millisecond, shared machines lost up to 0.15 % of the capacity.
 pub fn default_burst(rate: Rate) -> Bytes {
-    Bytes(rate.bytes_in(Duration::from_millis(1)).0.max(2 * 1514))
+    Bytes(rate.bytes_in(Duration::from_millis(4)).0.max(2 * 1514))
 }
 
 impl Limiter {
@@ -138,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn the_default_burst_is_a_millisecond_and_two_packets() {
-        assert_eq!(default_burst(Rate::from_bits_per_sec(1_000_000_000)), Bytes(125_000));
+    fn the_default_burst_is_four_milliseconds_and_two_packets() {
+        assert_eq!(default_burst(Rate::from_bits_per_sec(1_000_000_000)), Bytes(500_000));
         assert_eq!(default_burst(Rate::from_bits_per_sec(1_000_000)), Bytes(3028));
     }
 }

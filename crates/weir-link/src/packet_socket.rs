@@ -222,6 +222,10 @@ fn store(slot: &Slot<'_>, pool: &mut FramePool, frame: FrameIndex, statistics: &
 }
 
 impl PacketIo for PacketSockets {
+    fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+    }
+
     fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Received>) -> Result<(), IoError> {
         self.free_sent(pool);
         let now = self.clock.now();

@@ -129,6 +129,14 @@ impl Link {
         Ok(Self { io, pool, clock, config })
     }
 
+    /// Makes `start` time zero instead of [`LinkConfig::start`]: for runs that begin when everything else is ready. Packets
+    /// that wait in the rings by now came before.
+    pub fn begin_at(&mut self, start: Instant) {
+        self.config.start = start;
+        self.clock = Clock::starting(start);
+        self.io.set_clock(self.clock);
+    }
+
     /// How packets are moved.
     pub fn describe(&self) -> String {
         self.io.describe()

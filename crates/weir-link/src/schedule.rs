@@ -11,19 +11,66 @@ pub(crate) struct Priority {
     name: &'static str,
 }
 
+/// `struct sched_attr` (include/uapi/linux/sched/types.h), first version.
+#[repr(C)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+const SCHED_DEADLINE: u32 = 6;
+/// Takes bandwidth that other deadline threads leave unused, rather than be held back at its own.
+const SCHED_FLAG_RECLAIM: u64 = 0x02;
+
+/// The thread is promised its share within each period of this length.
+const PERIOD: Duration = Duration::from_millis(1);
+/// Shares to ask for, in thousandths of a processor, until one is granted: together the promises of all threads must fit
+/// the machine.
+const SHARES: [u64; 4] = [800, 400, 200, 100];
+
+/// Asks for a promised share of a processor. `None` where the kernel refuses.
+fn ask_for_deadlines() -> Option<&'static str> {
+    SHARES.iter().find_map(|share| {
+        let attributes = SchedAttr {
+            size: size_of::<SchedAttr>() as u32,
+            policy: SCHED_DEADLINE,
+            flags: SCHED_FLAG_RECLAIM,
+            nice: 0,
+            priority: 0,
+            runtime: PERIOD.as_nanos() * share / 1000,
+            deadline: PERIOD.as_nanos(),
+            period: PERIOD.as_nanos(),
+        };
+        // SAFETY: concerns the calling thread only; the attributes are of the stated size and live through the call.
+        let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+        (result == 0).then_some("deadline")
+    })
+}
+
 impl Priority {
-    /// Asks for the lowest real-time priority, which goes before every ordinary thread but leaves the others of its kind
-    /// their turn; without the right to it, for a nicer nice value.
+    /// Asks for a share of a processor that is promised every millisecond (SCHED_DEADLINE). A fixed real-time priority
+    /// is the second choice: since Linux 6.12 it has to stand back for up to 50 ms at a stretch when ordinary threads have
+    /// waited (the fair server, kernel/sched/deadline.c). Without the right to either, a nicer nice value.
     pub(crate) fn raise() -> Self {
         // SAFETY: plain system calls on the calling thread; `before` and `wanted` are valid through them.
         unsafe {
             let policy = libc::sched_getscheduler(0);
             let mut before: libc::sched_param = std::mem::zeroed();
             libc::sched_getparam(0, &mut before);
+            let before = (policy >= 0).then_some((policy, before));
+            if let Some(name) = ask_for_deadlines() {
+                return Self { before, name };
+            }
             let mut wanted: libc::sched_param = std::mem::zeroed();
             wanted.sched_priority = 1;
-            if policy >= 0 && libc::sched_setscheduler(0, libc::SCHED_FIFO, &wanted) == 0 {
-                return Self { before: Some((policy, before)), name: "fifo" };
+            if before.is_some() && libc::sched_setscheduler(0, libc::SCHED_FIFO, &wanted) == 0 {
+                return Self { before, name: "fifo" };
             }
             // An ordinary thread's timers may be late by 50 us, to share wake-ups; a nanosecond turns that off.
             libc::prctl(libc::PR_SET_TIMERSLACK, 1u64);
@@ -33,7 +80,7 @@ impl Priority {
         }
     }
 
-    /// `fifo`, `nice` or `normal`.
+    /// `deadline`, `fifo`, `nice` or `normal`.
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }

@@ -208,6 +208,10 @@ fn refill(socket: &mut XskSocket, pool: &mut FramePool, size: u32) {
 }
 
 impl PacketIo for XdpSockets {
+    fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+    }
+
     fn receive(&mut self, pool: &mut FramePool, out: &mut Vec<Received>) -> Result<(), IoError> {
         let now = self.clock.now();
         for (interface, direction) in self.interfaces.iter_mut().zip([Direction::Forward, Direction::Reverse])

@@ -19,7 +19,7 @@ pub(crate) fn run(args: &AssessArgs) -> anyhow::Result<ExitCode> {
     let params = match parameters(&args.preset, &args.set) {
         Ok(params) => params,
         Err(message) => {
-            eprintln!("error: {message}");
+            eprintln!("weir: {message}");
             return Ok(ExitCode::from(2));
         }
     };
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &AssessArgs) -> anyhow::Result<ExitCode> {
     match &report.error {
         None => Ok(ExitCode::SUCCESS),
         Some(error) => {
-            eprintln!("error: {path}: {error}");
+            eprintln!("weir: {path}: {error}");
             if report.counters.packets > 0 {
                 eprintln!("the {} packets before that were assessed", report.counters.packets);
             }

@@ -37,9 +37,12 @@ pub(crate) enum Command {
     Assess(AssessArgs),
 
     /// List or reproduce the papers' figures.
-    #[command(subcommand, after_help = "Examples:
+    #[command(
+        subcommand,
+        after_help = "Examples:
   weir figure list
-  weir figure run crq/5 --quick --out results/crq-5")]
+  weir figure run crq/5 --quick --out results/crq-5"
+    )]
     Figure(FigureCommand),
 
     /// Say what this host can do for each world, and the command that fixes what is missing.
@@ -49,8 +52,11 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
 
     /// Measure the cost of Weir's parts on this machine.
-    #[command(subcommand, after_help = "Example:
-  weir bench link --seconds 5")]
+    #[command(
+        subcommand,
+        after_help = "Example:
+  weir bench link --seconds 5"
+    )]
     Bench(BenchCommand),
 
     /// Print the completion script for a shell.

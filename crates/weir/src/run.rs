@@ -113,6 +113,9 @@ fn folder(args: &RunArgs, scenarios: &[Scenario], scenario: &Scenario) -> PathBu
     if scenarios.len() == 1 { out } else { out.join(folder_name(scenario)) }
 }
 
+/// A scenario's name as a folder's. It stays where it is put: no separator, and no dot in front.
 fn folder_name(scenario: &Scenario) -> String {
-    scenario.name.chars().map(|c| if c.is_alphanumeric() || c == '.' { c } else { '-' }).collect()
+    let named: String =
+        scenario.name.chars().map(|c| if c.is_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    if named.starts_with('.') { format!("-{named}") } else { named }
 }

@@ -91,14 +91,7 @@ fn job_name(place: &Place, run: u32) -> String {
 
 impl Figure for Crq4 {
     fn about(&self) -> About {
-        About {
-            id: self.id.clone(),
-            title: self.title.clone(),
-            paper: self.paper.clone(),
-            worlds: vec!["emu"],
-            state: "complete",
-            variants: self.variant.clone(),
-        }
+        About::new(&self.id, &self.title, &self.paper, &self.variant)
     }
 
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
@@ -166,18 +159,8 @@ impl Figure for Crq4 {
             }
         }
         let statements = rows.iter().filter_map(statement).collect();
-        let mut result = FigureResult {
-            figure: self.id.clone(),
-            world: "emu".to_owned(),
-            seed: plan.seed,
-            variant: plan.variant.clone(),
-            quick: plan.quick,
-            rows,
-            statements,
-            warnings: super::run::warnings(jobs, results),
-            table: String::new(),
-            html: String::new(),
-        };
+        let mut result =
+            FigureResult::new(&self.id, plan, rows, statements, super::run::warnings(jobs, results));
         result.table = summary::figure_table(&result, "score 0-100", 0);
         result.html = page::scores(&self.title, &self.paper, &result);
         result

@@ -174,14 +174,7 @@ fn job_name(queues: &str, rtt: Duration, row: &str, run: u32) -> String {
 
 impl Figure for Crq5 {
     fn about(&self) -> About {
-        About {
-            id: self.id.clone(),
-            title: self.title.clone(),
-            paper: self.paper.clone(),
-            worlds: vec!["emu"],
-            state: "complete",
-            variants: self.variant.clone(),
-        }
+        About::new(&self.id, &self.title, &self.paper, &self.variant)
     }
 
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
@@ -243,18 +236,8 @@ impl Figure for Crq5 {
             }
         }
         let statements = statements(&rows);
-        let mut result = FigureResult {
-            figure: self.id.clone(),
-            world: "emu".to_owned(),
-            seed: plan.seed,
-            variant: plan.variant.clone(),
-            quick: plan.quick,
-            rows,
-            statements,
-            warnings: super::run::warnings(jobs, results),
-            table: String::new(),
-            html: String::new(),
-        };
+        let mut result =
+            FigureResult::new(&self.id, plan, rows, statements, super::run::warnings(jobs, results));
         result.table = summary::figure_table(&result, "mean FCT score, -1 to 1", 2);
         result.html = page::heat(&self.title, &self.paper, &result, 0.15);
         result

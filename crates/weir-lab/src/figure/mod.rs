@@ -46,6 +46,20 @@ pub struct About {
     pub variants: Vec<Variant>,
 }
 
+impl About {
+    /// A figure whose cells are all measured, on real packets.
+    fn new(id: &str, title: &str, paper: &str, variants: &[Variant]) -> Self {
+        Self {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            paper: paper.to_owned(),
+            worlds: vec!["emu"],
+            state: "complete",
+            variants: variants.to_vec(),
+        }
+    }
+}
+
 /// How a figure is to be made.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -97,6 +111,30 @@ pub struct FigureResult {
     /// The plot and the tables as a self-contained page.
     #[serde(skip)]
     pub html: String,
+}
+
+impl FigureResult {
+    /// A figure made by `plan` on real packets; table and page are made from it.
+    fn new(
+        figure: &str,
+        plan: &Plan,
+        rows: Vec<Cell>,
+        statements: Vec<Statement>,
+        warnings: Vec<String>,
+    ) -> Self {
+        Self {
+            figure: figure.to_owned(),
+            world: "emu".to_owned(),
+            seed: plan.seed,
+            variant: plan.variant.clone(),
+            quick: plan.quick,
+            rows,
+            statements,
+            warnings,
+            table: String::new(),
+            html: String::new(),
+        }
+    }
 }
 
 /// One cell of a figure.

@@ -161,11 +161,11 @@ fn run_job(job: &Job, options: &FigureOptions) -> Result<Result<RunResult, Outpu
 }
 
 /// How many such runs fit on the processors: a user-space bottleneck and its endpoints take about one processor per
-/// 600 Mbit/s, and with more than three runs per processor packets leave late whatever the rate.
+/// 400 Mbit/s, and with more than three runs per processor packets leave late whatever the rate.
 fn fitting(jobs: &[Job]) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let fastest = jobs.iter().map(|job| job.scenario.bottleneck.rate.bits_per_sec()).max().unwrap_or(1);
-    ((processors * 300e6 / fastest as f64) as usize).clamp(1, 3 * processors as usize)
+    ((processors * 200e6 / fastest as f64) as usize).clamp(1, 3 * processors as usize)
 }
 
 /// What a reader must know of the runs: those that failed, and those that were late.

@@ -81,6 +81,12 @@ pub fn find_controller(stack: Stack, name: &str) -> Result<&'static str, Unknown
         .ok_or_else(|| UnknownController::new(stack, name))
 }
 
+/// Whether this kernel's TCP has `name` now; more than [`CONTROLLERS`] where others are registered, by eBPF for one.
+pub fn kernel_has_controller(name: &str) -> bool {
+    let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    available.is_ok_and(|available| available.split_whitespace().any(|known| known == name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Stack, find_controller};

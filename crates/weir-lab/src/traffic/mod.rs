@@ -17,8 +17,8 @@ mod udp;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ use weir_core::{Bytes, Duration, Rate, Time};
 use crate::host::{HostError, Namespace};
 use report::{ClientReport, ServerReport};
 
-pub use controllers::{CONTROLLERS, UnknownController, find_controller};
+pub use controllers::{CONTROLLERS, UnknownController, find_controller, kernel_has_controller};
 pub use quic::MAX_DATAGRAM;
 pub use report::{FlowResult, SpinCount, UdpResult};
 pub use samples::{MAX_SAMPLES, RttSample};
@@ -152,7 +152,8 @@ impl UdpSpec {
 /// The clock and the stop switch that the flows of one run share.
 #[derive(Clone, Debug)]
 pub struct Control {
-    epoch: Instant,
+    /// Time zero; not set while the run is being prepared.
+    epoch: Arc<OnceLock<Instant>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -165,17 +166,27 @@ impl Default for Control {
 impl Control {
     /// A switch that is off, and a clock that reads zero at `epoch`.
     pub fn new(epoch: Instant) -> Self {
-        Self { epoch, stop: Arc::default() }
+        let control = Self::held();
+        control.begin_at(epoch);
+        control
     }
 
-    /// As [`Control::new`], with a switch that others hold too.
-    pub fn with_flag(epoch: Instant, stop: Arc<AtomicBool>) -> Self {
-        Self { epoch, stop }
+    /// A switch that is off, and a clock that stands still: no flow sets out before [`Control::begin_at`]. Preparing
+    /// many flows on a busy machine takes seconds, which must not be missing from the first ones' time.
+    pub fn held() -> Self {
+        Self { epoch: Arc::default(), stop: Arc::default() }
+    }
+
+    /// Starts a clock that stands still: it reads zero at `epoch`. One that runs stays as it is.
+    pub fn begin_at(&self, epoch: Instant) {
+        // The only error is that the clock runs already.
+        let _ = self.epoch.set(epoch);
     }
 
     /// Time since the epoch; zero before it.
     pub fn now(&self) -> Time {
-        let nanos = clock().saturating_duration_since(self.epoch).as_nanos();
+        let Some(epoch) = self.epoch.get() else { return Time::ZERO };
+        let nanos = clock().saturating_duration_since(*epoch).as_nanos();
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
@@ -192,7 +203,9 @@ impl Control {
     /// Sleeps until `at`; false if it was stopped before.
     fn sleep_until(&self, at: Time) -> bool {
         while !self.is_stopped() {
-            let left = at.since(self.now());
+            // Before the epoch, its own distance counts too; before it is set, there is nothing but to look again.
+            let lead = self.epoch.get().map(|epoch| Duration::from(epoch.saturating_duration_since(clock())));
+            let left = lead.map_or(HELD_POLL, |lead| lead + at.since(self.now()));
             if left == Duration::ZERO {
                 return true;
             }
@@ -212,6 +225,8 @@ fn sleep(duration: Duration) {
     thread::sleep(duration.to_std());
 }
 
+/// How often a waiting thread looks whether the clock has started; a run begins at least so long after all is prepared.
+pub(crate) const HELD_POLL: Duration = Duration::from_millis(5);
 /// How often a waiting thread looks at the stop switch.
 const POLL: Duration = Duration::from_millis(50);
 
