@@ -68,6 +68,14 @@ fn fix(command: &str) -> Option<String> {
     Some(command.to_owned())
 }
 
+/// What mends `error`: rights where those are what is missing, else `command`.
+fn or_root(error: &io::Error, command: &str) -> Option<String> {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => as_root(),
+        _ => fix(command),
+    }
+}
+
 fn as_root() -> Option<String> {
     fix("run as root: sudo weir ...")
 }
@@ -136,7 +144,10 @@ fn veth() -> Check {
             Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
         }
     });
-    emu("veth pairs", made.map_err(|error| (Status::Missing, error.to_string(), fix("modprobe veth"))))
+    emu(
+        "veth pairs",
+        made.map_err(|error| (Status::Missing, error.to_string(), or_root(&error, "modprobe veth"))),
+    )
 }
 
 fn socket(family: libc::c_int, protocol: libc::c_int) -> io::Result<()> {
@@ -161,7 +172,7 @@ fn af_xdp() -> Check {
         "AF_XDP",
         opened.map_err(|error| {
             let detail = format!("{error}; runs use packet sockets instead");
-            (Status::Limited, detail, fix("use a kernel with CONFIG_XDP_SOCKETS=y"))
+            (Status::Limited, detail, or_root(&error, "use a kernel with CONFIG_XDP_SOCKETS=y"))
         }),
     )
 }

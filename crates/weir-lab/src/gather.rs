@@ -203,7 +203,7 @@ fn health(scenario: &Scenario, ended: &Ended) -> Health {
         departed: audit.total.departed,
         dropped: audit.total.dropped,
         still_queued: audit.still_queued,
-        unaccounted: audit.unbalanced.iter().map(|(_, missing)| missing).sum(),
+        unaccounted: audit.unbalanced.iter().map(|(_, missing)| missing.abs()).sum(),
         overtaken: audit.overtaken,
         warnings: Vec::new(),
     };

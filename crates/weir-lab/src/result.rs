@@ -44,7 +44,7 @@ pub struct Meta {
     pub wall_s: f64,
     /// Kernel release and processor count of the host.
     pub machine: String,
-    /// How packets were read and written: `xdp` or `packet-socket`.
+    /// How packets were read and written, such as `xdp driver copy` or `packet-socket`.
     pub io: String,
     /// The complete scenario, defaults filled in.
     pub scenario: Scenario,

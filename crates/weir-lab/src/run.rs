@@ -76,6 +76,8 @@ pub struct RunOptions<'a> {
     pub run: u64,
     /// How packets are read and written.
     pub io: IoKind,
+    /// Thousandths of a processor for the bottleneck's thread; see [`LinkConfig::share`].
+    pub share: u32,
     /// Where the capture goes, if one is wanted.
     pub pcap: Option<PathBuf>,
     /// Ends the run early; what was measured until then is the result.
@@ -96,7 +98,14 @@ pub struct Progress {
 impl<'a> RunOptions<'a> {
     /// Run 0, the best way to move packets, no capture, no progress.
     pub fn new(stop: &'a AtomicBool) -> Self {
-        Self { run: 0, io: IoKind::Auto, pcap: None, stop, progress: &|_| {} }
+        Self {
+            run: 0,
+            io: IoKind::Auto,
+            share: weir_link::DEFAULT_SHARE,
+            pcap: None,
+            stop,
+            progress: &|_| {},
+        }
     }
 }
 
@@ -134,7 +143,7 @@ pub fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunEr
     let capture = options.pcap.as_deref().map(|path| Capture::start(path, Arc::clone(&began))).transpose()?;
     let (capture, tap) = capture.unzip();
 
-    let mut link = RunningLink::prepare(scenario, &topology, options.io, tap)?;
+    let mut link = RunningLink::prepare(scenario, &topology, options, tap)?;
     // Flows end when `control` is dropped at the latest, the bottleneck when `link` is: also where `?` leaves early.
     let control = Switch(Control::held());
     let running = launch(scenario, &flows, &topology, &control.0)?;
@@ -191,7 +200,7 @@ impl RunningLink {
     fn prepare(
         scenario: &Scenario,
         topology: &Topology,
-        io: IoKind,
+        options: &RunOptions,
         tap: Option<Tap>,
     ) -> Result<Self, RunError> {
         let bottleneck = &scenario.bottleneck;
@@ -205,7 +214,8 @@ impl RunningLink {
         let ports = (0..flows.len()).map(port).collect();
         let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, tap);
         let config = LinkConfig {
-            io,
+            io: options.io,
+            share: Some(options.share),
             frames: frames(scenario),
             ..LinkConfig::between(&topology.bottleneck_server_iface, &topology.bottleneck_client_iface)
         };

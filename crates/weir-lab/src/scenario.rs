@@ -292,12 +292,22 @@ impl Scenario {
         if self.measure.interval < Duration::from_millis(1) {
             return fail("measure.interval", "must be at least 1ms".to_owned());
         }
+        if self.measure.timeout == Duration::ZERO {
+            return fail(
+                "measure.timeout",
+                "must be above 0; give the longest that the run may take".to_owned(),
+            );
+        }
         if self.flows.is_empty() {
             return fail("flow", "a scenario needs at least one [[flow]]".to_owned());
         }
         let flows: u32 = self.flows.iter().map(|flow| flow.count.min(100_000)).sum();
         if flows > 2_000 {
             return fail("flow.count", format!("{flows} flows; at most 2000 can run on one host"));
+        }
+        if let Some(flow) = self.flows.iter().find(|flow| flow.start >= self.measure.timeout) {
+            let message = format!("flow '{}' starts at {}, when the run has ended", flow.label(), flow.start);
+            return fail("measure.timeout", message);
         }
         for (index, flow) in self.flows.iter().enumerate() {
             flow.check().map_err(|(key, message)| {
@@ -343,6 +353,9 @@ impl Flow {
         }
         if self.bytes.is_some_and(|bytes| bytes.0 == 0) {
             return fail("bytes", "must be more than 0".to_owned());
+        }
+        if self.duration == Some(Duration::ZERO) {
+            return fail("duration", "must be above 0".to_owned());
         }
         if self.stack == Stack::Udp {
             if self.rate.is_none_or(|rate| rate.bits_per_sec() == 0) {
@@ -451,6 +464,7 @@ mod tests {
             ("count = 2", "count = 0", "count: must be at least 1"),
             ("\"5ms\"", "\"5\"", "the unit is missing"),
             ("limit 1bdp", "limit 0.001bdp", "bottleneck.qdisc"),
+            ("\"1s\"", "\"400s\"", "measure.timeout: flow 'UDP' starts at 400s"),
             ("bytes = \"10mb\"", "", "no flow has 'bytes' or 'duration'"),
             ("[bottleneck]", "law.preset = \"papr\"\n[bottleneck]", "did you mean `paper`?"),
             ("[bottleneck]", "law.spin_debonce = 3\n[bottleneck]", "did you mean `spin_debounce`?"),

@@ -40,12 +40,10 @@ fn render(table: &Table) -> String {
 }
 
 /// A flow's completion time; a flow that was to last for a time, or as long as the others, has none to reach.
-fn completion(result: &RunResult, flow: &FlowResult) -> String {
-    let expanded = result.meta.scenario.expanded_flows();
-    let has_goal = expanded.iter().find(|own| own.name == flow.name).is_none_or(|own| own.bytes.is_some());
+fn completion(flow: &FlowResult) -> String {
     match flow.fct_s {
         Some(fct) => format!("{fct:.2} s"),
-        None if has_goal => "unfinished".to_owned(),
+        None if flow.wanted_bytes.is_some() => "unfinished".to_owned(),
         None => "-".to_owned(),
     }
 }
@@ -75,8 +73,8 @@ fn comparison(before: &str, baseline: &RunResult, after: &str, system: &RunResul
         };
         out.add_row([
             flow.name.clone(),
-            completion(baseline, flow),
-            completion(system, other),
+            completion(flow),
+            completion(other),
             score,
             percent(other.responsive_time),
             percent(other.responsive_packets),
@@ -101,7 +99,7 @@ fn flows(result: &RunResult) -> String {
     for flow in &result.flows {
         out.add_row([
             flow.name.clone(),
-            completion(result, flow),
+            completion(flow),
             mbit(flow.goodput_bps),
             flow.rtt_p50_ms.map_or_else(|| "-".to_owned(), |rtt| format!("{rtt:.2} ms")),
             flow.packets.to_string(),

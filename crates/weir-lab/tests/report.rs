@@ -421,8 +421,8 @@ fn files_are_tidy_tables_and_nothing_half_written_is_left() {
     let throughput = run.series.flows[1][20].departed_bytes as f64 * 8.0 / INTERVAL_S;
     assert_eq!(rows[bins + 20][2].parse::<f64>().unwrap(), throughput);
     let (head, rows) = table("flows.csv");
-    assert_eq!((head[0].as_str(), head.len()), ("flow", 23));
-    assert_eq!((rows.len(), rows[4][0].as_str(), rows[4][6].as_str()), (5, "UDP", ""));
+    assert_eq!((head[0].as_str(), head.len()), ("flow", 24));
+    assert_eq!((rows.len(), rows[4][0].as_str(), rows[4][7].as_str()), (5, "UDP", ""));
     let (head, rows) = table("queues.csv");
     assert_eq!(head.len(), rows[0].len());
     assert_eq!(rows[1][11].parse::<f64>().unwrap(), run.queues[1].sojourn_ns.max().unwrap() as f64 / 1e6);

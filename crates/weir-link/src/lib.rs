@@ -33,5 +33,5 @@ pub use observer::{Observer, Unobserved};
 pub use packet_socket::PacketSockets;
 pub use pipeline::{Departure, Finished, Pipeline, PipelineConfig};
 pub use report::{DirectionCount, FlowReport, Lateness, PipelineReport};
-pub use run::{DEFAULT_STEP, Link, LinkConfig, RunReport, RunResult};
+pub use run::{DEFAULT_SHARE, DEFAULT_STEP, Link, LinkConfig, RunReport, RunResult};
 pub use xdp::XdpSockets;

@@ -30,42 +30,37 @@ const SCHED_FLAG_RECLAIM: u64 = 0x02;
 
 /// The thread is promised its share within each period of this length.
 const PERIOD: Duration = Duration::from_millis(1);
-/// Shares to ask for, in thousandths of a processor, until one is granted: together the promises of all threads must fit
-/// the machine.
-const SHARES: [u64; 4] = [800, 400, 200, 100];
 
-/// Asks for a promised share of a processor. `None` where the kernel refuses.
-fn ask_for_deadlines() -> Option<&'static str> {
-    SHARES.iter().find_map(|share| {
-        let attributes = SchedAttr {
-            size: size_of::<SchedAttr>() as u32,
-            policy: SCHED_DEADLINE,
-            flags: SCHED_FLAG_RECLAIM,
-            nice: 0,
-            priority: 0,
-            runtime: PERIOD.as_nanos() * share / 1000,
-            deadline: PERIOD.as_nanos(),
-            period: PERIOD.as_nanos(),
-        };
-        // SAFETY: concerns the calling thread only; the attributes are of the stated size and live through the call.
-        let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-        (result == 0).then_some("deadline")
-    })
+/// Asks for `share` thousandths of a processor. Whether the kernel grants it: the promises of all threads must fit the
+/// machine.
+fn ask_for_share(share: u32) -> bool {
+    let attributes = SchedAttr {
+        size: size_of::<SchedAttr>() as u32,
+        policy: SCHED_DEADLINE,
+        flags: SCHED_FLAG_RECLAIM,
+        nice: 0,
+        priority: 0,
+        runtime: PERIOD.as_nanos() * u64::from(share) / 1000,
+        deadline: PERIOD.as_nanos(),
+        period: PERIOD.as_nanos(),
+    };
+    // SAFETY: concerns the calling thread only; the attributes are of the stated size and live through the call.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 
 impl Priority {
-    /// Asks for a share of a processor that is promised every millisecond (SCHED_DEADLINE). A fixed real-time priority
+    /// Asks for `share` thousandths of a processor, promised in every millisecond (SCHED_DEADLINE). A fixed real-time priority
     /// is the second choice: since Linux 6.12 it has to stand back for up to 50 ms at a stretch when ordinary threads have
     /// waited (the fair server, kernel/sched/deadline.c). Without the right to either, a nicer nice value.
-    pub(crate) fn raise() -> Self {
+    pub(crate) fn raise(share: u32) -> Self {
         // SAFETY: plain system calls on the calling thread; `before` and `wanted` are valid through them.
         unsafe {
             let policy = libc::sched_getscheduler(0);
             let mut before: libc::sched_param = std::mem::zeroed();
             libc::sched_getparam(0, &mut before);
             let before = (policy >= 0).then_some((policy, before));
-            if let Some(name) = ask_for_deadlines() {
-                return Self { before, name };
+            if ask_for_share(share) {
+                return Self { before, name: "deadline" };
             }
             let mut wanted: libc::sched_param = std::mem::zeroed();
             wanted.sched_priority = 1;
@@ -131,7 +126,7 @@ mod tests {
     #[test]
     fn sleeps_are_not_short_and_cost_no_cpu() {
         let clock = Clock::starting(Instant::now());
-        let _priority = Priority::raise();
+        let _priority = Priority::raise(200);
         let (user, system) = cpu_used();
         let until = clock.now() + Duration::from_millis(20);
         sleep_until(&clock, until);

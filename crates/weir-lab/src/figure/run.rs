@@ -89,6 +89,7 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &FigureOptions) -> Result<
         return Err(FigureError::Nothing(plan.only.clone().unwrap_or_default()));
     }
     let parallel = options.jobs.unwrap_or_else(|| fitting(&jobs)).clamp(1, jobs.len());
+    let share = share(parallel);
     let results: Vec<Mutex<Option<Result<RunResult, String>>>> =
         jobs.iter().map(|_| Mutex::new(None)).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -102,7 +103,7 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &FigureOptions) -> Result<
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let stop = || options.run.stop.load(Ordering::Relaxed) || abandon.load(Ordering::Relaxed);
                     let Some(job) = jobs.get(index).filter(|_| !stop()) else { return };
-                    let outcome = run_job(job, options);
+                    let outcome = run_job(job, share, options);
                     if let Ok(Err(error)) = outcome {
                         abandon.store(true, Ordering::Relaxed);
                         failed.lock().unwrap_or_else(|poison| poison.into_inner()).get_or_insert(error);
@@ -145,10 +146,12 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &FigureOptions) -> Result<
 
 /// One run and its files. The outer error is the run's, the inner one the disk's. Samples over time are on disk by then
 /// and dropped from memory: a figure may have a thousand runs.
-fn run_job(job: &Job, options: &FigureOptions) -> Result<Result<RunResult, OutputError>, String> {
-    let mut result =
-        run_scenario(&job.scenario, &RunOptions { run: job.run, progress: &|_| {}, ..options.run.clone() })
-            .map_err(|error| error.to_string())?;
+fn run_job(job: &Job, share: u32, options: &FigureOptions) -> Result<Result<RunResult, OutputError>, String> {
+    let mut result = run_scenario(
+        &job.scenario,
+        &RunOptions { run: job.run, share, progress: &|_| {}, ..options.run.clone() },
+    )
+    .map_err(|error| error.to_string())?;
     if result.meta.cut_short.as_deref() == Some("interrupted") {
         return Err("interrupted".to_owned());
     }
@@ -158,6 +161,12 @@ fn run_job(job: &Job, options: &FigureOptions) -> Result<Result<RunResult, Outpu
     result.series = Default::default();
     result.assessments = Vec::new();
     Ok(written.map(|_| result))
+}
+
+/// What each of `parallel` bottlenecks asks of the processors, in thousandths of one: together nine tenths of all.
+fn share(parallel: usize) -> u32 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    ((900 * processors / parallel) as u32).min(weir_link::DEFAULT_SHARE)
 }
 
 /// How many such runs fit on the processors: a user-space bottleneck and its endpoints take about one processor per

@@ -218,9 +218,9 @@ async fn watch(connection: Connection, control: Control) -> Vec<RttSample> {
 
 /// Reads the request and sends that much.
 async fn push(connection: &Connection) -> Result<(), String> {
-    let (mut send, mut receive) = connection.accept_bi().await.map_err(|error| error.to_string())?;
+    let (mut send, mut receive) = connection.accept_bi().await.map_err(whole)?;
     let mut request = [0; 8];
-    receive.read_exact(&mut request).await.map_err(|error| error.to_string())?;
+    receive.read_exact(&mut request).await.map_err(whole)?;
     let wanted = u64::from_be_bytes(request);
     let enough = |error: Option<ConnectionError>| match error {
         // The client closes when it has enough.
@@ -233,11 +233,7 @@ async fn push(connection: &Connection) -> Result<(), String> {
         let count = usize::try_from(left).unwrap_or(ZEROS.len()).min(ZEROS.len());
         // A static chunk: the send buffer refers to it and copies nothing.
         if let Err(error) = send.write_chunk(ZEROS[..count].into()).await {
-            return if wanted == WITHOUT_END {
-                enough(connection.close_reason())
-            } else {
-                Err(error.to_string())
-            };
+            return if wanted == WITHOUT_END { enough(connection.close_reason()) } else { Err(whole(error)) };
         }
         left -= count as u64;
     }
@@ -247,6 +243,17 @@ async fn push(connection: &Connection) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(_) => enough(connection.close_reason()),
     }
+}
+
+/// An error with its causes: "connection lost" alone does not say why.
+fn whole(error: impl std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 /// The receiving end.
@@ -313,15 +320,15 @@ impl Client {
         end: Time,
         report: &mut ClientReport,
     ) -> Result<(), String> {
-        let (mut send, mut receive) = connection.open_bi().await.map_err(|error| error.to_string())?;
-        send.write_all(&wanted.to_be_bytes()).await.map_err(|error| error.to_string())?;
+        let (mut send, mut receive) = connection.open_bi().await.map_err(whole)?;
+        send.write_all(&wanted.to_be_bytes()).await.map_err(whole)?;
         send.finish().map_err(|error| error.to_string())?;
         let over =
             tokio::time::sleep(end.since(self.control.now()).to_std().min(StdDuration::from_secs(1 << 30)));
         tokio::pin!(over);
         loop {
             let chunk = tokio::select! {
-                chunk = receive.read_chunk(1 << 20) => chunk.map_err(|error| error.to_string())?,
+                chunk = receive.read_chunk(1 << 20) => chunk.map_err(whole)?,
                 () = &mut over => {
                     report.complete = true;
                     return Ok(());

@@ -1,0 +1,99 @@
+//! The command for a user who is not root: runs say what is missing, the rest works.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{SHORT, is_root, stderr, stdout, text, write_scenario};
+
+/// The user and group `nobody` of Debian and most others; any that is not root will do.
+const NOBODY: u32 = 65_534;
+
+/// A folder that anybody can read, with a copy of the command: where it was built others may not look.
+struct Place {
+    folder: TempDir,
+    weir: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let weir = folder.path().join("weir");
+        fs::copy(env!("CARGO_BIN_EXE_weir"), &weir).unwrap();
+        fs::set_permissions(&weir, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { folder, weir }
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(&self.weir);
+        if is_root() {
+            // The standard library drops root's supplementary groups with the user.
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.args(arguments).current_dir("/").output().unwrap()
+    }
+}
+
+#[test]
+fn a_user_without_rights_is_told_what_to_do_and_can_assess() {
+    let place = Place::new();
+    let scenario = write_scenario(place.folder.path(), "short.toml", SHORT);
+
+    // Results could go there, so that what is missing is the right to make networks.
+    let writable = place.folder.path().join("writable");
+    fs::create_dir(&writable).unwrap();
+    fs::set_permissions(&writable, fs::Permissions::from_mode(0o777)).unwrap();
+    let out = writable.join("out");
+    let ran = place.output(&["run", text(&scenario), "--out", text(&out)]);
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    assert!(stderr(&ran).contains("root"), "{}", stderr(&ran));
+    assert_eq!(stderr(&ran).matches("not permitted").count(), 1, "{}", stderr(&ran));
+    assert!(!out.exists(), "a run that never began has made {}", out.display());
+
+    if is_root() {
+        let closed = place.folder.path().join("closed/out");
+        let ran = place.output(&["run", text(&scenario), "--out", text(&closed)]);
+        assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+        assert!(
+            stderr(&ran).contains(text(&closed)) && stderr(&ran).contains("Permission denied"),
+            "{}",
+            stderr(&ran)
+        );
+    }
+
+    let ran = place.output(&["doctor"]);
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    let said = stdout(&ran);
+    assert!(said.contains("MISSING") && said.contains("fix: ") && said.contains("weir assess can"), "{said}");
+    let ran = place.output(&["doctor", "--json"]);
+    let checks: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let missing: Vec<_> =
+        checks.as_array().unwrap().iter().filter(|check| check["status"] == "missing").collect();
+    assert!(!missing.is_empty());
+    assert!(
+        missing.iter().all(|check| check["fix"].as_str().is_some_and(|fix| !fix.is_empty())),
+        "{missing:?}"
+    );
+
+    for arguments in [["figure", "list"], ["completions", "fish"]] {
+        assert_eq!(place.output(&arguments).status.code(), Some(0), "{arguments:?}");
+    }
+
+    // A capture of no packets: the section header of pcapng alone.
+    let section: Vec<u8> = [0x0a0d_0d0au32, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28]
+        .into_iter()
+        .flat_map(u32::to_le_bytes)
+        .collect();
+    let capture = place.folder.path().join("empty.pcapng");
+    fs::write(&capture, section).unwrap();
+    let ran = place.output(&["assess", text(&capture), "--json"]);
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!((&report["counters"]["packets"], &report["error"]), (&0.into(), &Value::Null));
+}
