@@ -87,7 +87,7 @@ fn meta(scenario: &Scenario, ended: &Ended) -> Meta {
         started_unix_s: ended.started_unix_s,
         wall_s: ended.wall.as_secs_f64(),
         machine: format!("Linux {}, {processors} processors", kernel.trim()),
-        io: ended.link.path.clone(),
+        io: format!("{}, {} scheduling", ended.link.path, ended.link.scheduling),
         scenario: scenario.clone(),
         qdisc: scenario.bottleneck.qdisc.to_string(),
         cut_short: ended.cut_short.map(str::to_owned),

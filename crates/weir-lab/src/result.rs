@@ -44,7 +44,7 @@ pub struct Meta {
     pub wall_s: f64,
     /// Kernel release and processor count of the host.
     pub machine: String,
-    /// How packets were read and written, such as `xdp driver copy` or `packet-socket`.
+    /// How packets were read and written, and how the thread was scheduled, such as `xdp driver copy, deadline scheduling`.
     pub io: String,
     /// The complete scenario, defaults filled in.
     pub scenario: Scenario,

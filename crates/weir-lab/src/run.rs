@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 use weir_core::{Bytes, Duration, Seed};
 use weir_law::{FlowKey, Law};
-use weir_link::{IoError, IoKind, Link, LinkConfig, PipelineConfig};
+use weir_link::{DEFAULT_STEP, IoError, IoKind, Link, LinkConfig, PipelineConfig};
 use weir_qdisc::QdiscConfig;
 
 use crate::edges::{self, EdgeError};
@@ -35,6 +35,8 @@ const FIRST_UDP_CLIENT_PORT: u16 = 30_000;
 const LAW_CAPACITY: usize = 4_096;
 /// Packets between the bottleneck and the capture file.
 const TAP_PACKETS: usize = 1 << 15;
+/// Departures gather no longer than this, whatever the round-trip time.
+const LONGEST_STEP: Duration = Duration::from_micros(200);
 /// How often progress is told and ends are looked for.
 const TICK: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -216,6 +218,7 @@ impl RunningLink {
         let config = LinkConfig {
             io: options.io,
             share: Some(options.share),
+            step: step(scenario),
             frames: frames(scenario),
             ..LinkConfig::between(&topology.bottleneck_server_iface, &topology.bottleneck_client_iface)
         };
@@ -282,6 +285,12 @@ impl Drop for RunningLink {
             let _ = thread.join();
         }
     }
+}
+
+/// How long departures gather: a fiftieth of the shortest round-trip time, which no flow notices and saves wake-ups.
+fn step(scenario: &Scenario) -> Duration {
+    let shortest = scenario.flows.iter().filter_map(|flow| flow.rtt).chain([scenario.bottleneck.rtt]).min();
+    (shortest.unwrap_or_default() / 50).clamp(DEFAULT_STEP, LONGEST_STEP)
 }
 
 fn port(index: usize) -> u16 {

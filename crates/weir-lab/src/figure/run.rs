@@ -163,18 +163,18 @@ fn run_job(job: &Job, share: u32, options: &FigureOptions) -> Result<Result<RunR
     Ok(written.map(|_| result))
 }
 
-/// What each of `parallel` bottlenecks asks of the processors, in thousandths of one: together nine tenths of all.
+/// What each of `parallel` bottlenecks asks of the processors, in thousandths of one: together 85 % of all; the kernel keeps the rest for ordinary threads.
 fn share(parallel: usize) -> u32 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    ((900 * processors / parallel) as u32).min(weir_link::DEFAULT_SHARE)
+    ((850 * processors / parallel) as u32).min(weir_link::DEFAULT_SHARE)
 }
 
 /// How many such runs fit on the processors: a user-space bottleneck and its endpoints take about one processor per
-/// 400 Mbit/s, and with more than three runs per processor packets leave late whatever the rate.
+/// 300 Mbit/s when several run at once, and with more than three runs per processor packets leave late whatever the rate.
 fn fitting(jobs: &[Job]) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let fastest = jobs.iter().map(|job| job.scenario.bottleneck.rate.bits_per_sec()).max().unwrap_or(1);
-    ((processors * 200e6 / fastest as f64) as usize).clamp(1, 3 * processors as usize)
+    ((processors * 150e6 / fastest as f64) as usize).clamp(1, 3 * processors as usize)
 }
 
 /// What a reader must know of the runs: those that failed, and those that were late.
