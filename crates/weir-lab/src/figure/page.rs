@@ -62,7 +62,7 @@ fn whole(title: &str, paper: &str, result: &FigureResult, plot: &str) -> String 
     for statement in &result.statements {
         let _ = write!(
             body,
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><td style=\"text-align:left;white-space:normal\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&statement.text),
             escape(&statement.paper),
             escape(&statement.measured),
