@@ -20,7 +20,20 @@ rust_is_new_enough() {
     version=$(cargo --version | cut -d ' ' -f 2)
     [ "$(printf '%s\n%s\n' "$need_rust" "${version%%-*}" | sort -V | head -n 1)" = "$need_rust" ]
 }
-rust_is_new_enough || have rustup || have curl || missing="$missing curl ca-certificates"
+# Debian 12 keeps a recent Rust for its browsers, as rustc-web and cargo-web.
+packaged_rust_is_new_enough() {
+    packaged=$(apt-cache show cargo-web 2>/dev/null | sed -n 's/^Version: //p' | sort -V | tail -n 1)
+    [ -n "$packaged" ] &&
+        [ "$(printf '%s\n%s\n' "$need_rust" "$packaged" | sort -V | head -n 1)" = "$need_rust" ]
+}
+if ! rust_is_new_enough && ! have rustup; then
+    if [ "$(id -u)" -eq 0 ] && have apt-get; then apt-get update -qq; fi
+    if packaged_rust_is_new_enough; then
+        missing="$missing cargo-web rustc-web"
+    else
+        have curl || missing="$missing curl ca-certificates"
+    fi
+fi
 
 if [ -n "$missing" ]; then
     if ! have apt-get; then
@@ -39,6 +52,7 @@ if [ -n "$missing" ]; then
 fi
 
 if ! rust_is_new_enough; then
+    PATH="$PATH:$HOME/.cargo/bin"
     echo "setup: installing Rust $need_rust or newer for this user" >&2
     if have rustup; then
         rustup toolchain install stable --profile minimal --component clippy --component rustfmt
@@ -47,4 +61,8 @@ if ! rust_is_new_enough; then
         curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
             sh -s -- -y --profile minimal --component clippy --component rustfmt
     fi
+fi
+if ! rust_is_new_enough; then
+    echo "setup: no Rust $need_rust or newer could be installed; install it from https://rustup.rs and try again" >&2
+    exit 1
 fi

@@ -163,7 +163,8 @@ fn run_job(job: &Job, share: u32, options: &FigureOptions) -> Result<Result<RunR
     Ok(written.map(|_| result))
 }
 
-/// What each of `parallel` bottlenecks asks of the processors, in thousandths of one: together 85 % of all; the kernel keeps the rest for ordinary threads.
+/// What each of `parallel` bottlenecks asks of the processors, in thousandths of one: together 85 % of all; the kernel
+/// keeps the rest for ordinary threads.
 fn share(parallel: usize) -> u32 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     ((850 * processors / parallel) as u32).min(weir_link::DEFAULT_SHARE)
