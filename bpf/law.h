@@ -97,18 +97,17 @@ WEIR_INLINE u32 weir_signals(const struct weir_law_params *params, const struct 
 }
 
 /*
- * Books a loss or mark of a packet that arrived in `cycle` and had `segments` segments. Returns 1, or 0 (and counts it
- * as late) where that cycle can no longer be judged: it has left the history, or a queue switch or a new connection has
- * cut the history off behind it.
+ * Books signals of together `weight` to the packets that arrived in `cycle`. Returns 1, or 0 (and counts one as late)
+ * where that cycle can no longer be judged: it has left the history, or a queue switch or a new connection has cut the
+ * history off behind it.
  */
-WEIR_INLINE u32 weir_law_signal(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 cycle,
-				u32 segments)
+WEIR_INLINE u32 weir_law_book(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 cycle,
+			      u32 weight)
 {
-	u32 weight = params->count_segments ? segments : segments != 0;
 	u32 age = params->book_by_packet ? flow->cycle - cycle : 0;
 
 	if (age > 2 || (params->book_by_packet && (s32)(cycle - flow->signal_floor) < 0)) {
-		flow->late_signals++;
+		flow->late_signals = weir_add_count(flow->late_signals, 1);
 		return 0;
 	}
 	if (params->byte_counters) {
@@ -123,13 +122,38 @@ WEIR_INLINE u32 weir_law_signal(const struct weir_law_params *params, struct wei
 			flow->loss_register += weight << shift; /* carries into the byte of the cycle before */
 		}
 	} else if (kind == WEIR_MARK) {
-		flow->mark[age] = weir_add_count(flow->mark[age], weight);
+		/* Constant indices: a variable one into a map's value is more than the verifier follows well. */
+		if (age == 0)
+			flow->mark[0] = weir_add_count(flow->mark[0], weight);
+		else if (age == 1)
+			flow->mark[1] = weir_add_count(flow->mark[1], weight);
+		else
+			flow->mark[2] = weir_add_count(flow->mark[2], weight);
 	} else {
-		flow->loss[age] = weir_add_count(flow->loss[age], weight);
+		if (age == 0)
+			flow->loss[0] = weir_add_count(flow->loss[0], weight);
+		else if (age == 1)
+			flow->loss[1] = weir_add_count(flow->loss[1], weight);
+		else
+			flow->loss[2] = weir_add_count(flow->loss[2], weight);
 	}
 	return 1;
 }
 
+/* What a signal on a packet of `segments` segments weighs. */
+WEIR_INLINE u32 weir_law_weight(const struct weir_law_params *params, u32 segments)
+{
+	return params->count_segments ? segments : segments != 0;
+}
+
+/* Books a loss or mark of one packet, which arrived in `cycle` and had `segments` segments. Returns 0 where it is late. */
+WEIR_INLINE u32 weir_law_signal(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 cycle,
+				u32 segments)
+{
+	return weir_law_book(params, flow, kind, cycle, weir_law_weight(params, segments));
+}
+
+/* The counters of both settings share their place, so this forgets the one in use. */
 WEIR_INLINE void weir_forget_signals(struct weir_flow *flow)
 {
 	int i;
@@ -138,8 +162,6 @@ WEIR_INLINE void weir_forget_signals(struct weir_flow *flow)
 		flow->loss[i] = 0;
 		flow->mark[i] = 0;
 	}
-	flow->loss_register = 0;
-	flow->mark_register = 0;
 }
 
 /* Casts the vote of one signal kind and lets the majority decide. */
@@ -179,10 +201,10 @@ WEIR_INLINE void weir_assess(const struct weir_law_params *params, struct weir_f
 		out->judgement = WEIR_NO_SIGNAL;
 	} else if (params->skip_first_cycle && flow->cycle - flow->first_cycle < 3) {
 		out->judgement = WEIR_PARTIAL_CYCLE;
-		flow->withheld++;
+		flow->withheld = weir_add_count(flow->withheld, 1);
 	} else if (params->min_window_inclusive ? tested < limit : tested <= limit) {
 		out->judgement = WEIR_SMALL_WINDOW;
-		flow->withheld++;
+		flow->withheld = weir_add_count(flow->withheld, 1);
 	} else {
 		out->judgement = WEIR_VOTED;
 		if (params->wide_arithmetic)
@@ -204,6 +226,13 @@ WEIR_INLINE void weir_assess(const struct weir_law_params *params, struct weir_f
 	out->choice_after = weir_law_choice(params, flow);
 }
 
+WEIR_INLINE u32 weir_law_length(u64 started, u64 now)
+{
+	u64 length = now > started ? now - started : 0;
+
+	return length > 0xffffffffu ? 0xffffffffu : (u32)length;
+}
+
 /* Ends the current cycle and opens the next, which the packet at hand is the first of. */
 WEIR_INLINE void weir_end_cycle(const struct weir_law_params *params, struct weir_flow *flow, u64 now,
 				struct weir_outcome *out)
@@ -223,17 +252,21 @@ WEIR_INLINE void weir_end_cycle(const struct weir_law_params *params, struct wei
 	};
 	weir_assess(params, flow, &out->assessed);
 	if (flow->cycle != flow->first_cycle || !params->skip_first_cycle)
-		flow->last_rtt = now > flow->cycle_started ? now - flow->cycle_started : 0;
-	for (i = WEIR_HISTORY - 1; i > 0; i--) {
+		flow->last_rtt = weir_law_length(flow->cycle_started, now);
+	for (i = WEIR_HISTORY - 1; i > 0; i--)
 		flow->window[i] = flow->window[i - 1];
-		flow->loss[i] = flow->loss[i - 1];
-		flow->mark[i] = flow->mark[i - 1];
-	}
 	flow->window[0] = 0;
-	flow->loss[0] = 0;
-	flow->mark[0] = 0;
-	flow->loss_register <<= 8;
-	flow->mark_register <<= 8;
+	if (params->byte_counters) {
+		flow->loss_register <<= 8;
+		flow->mark_register <<= 8;
+	} else {
+		for (i = WEIR_HISTORY - 1; i > 0; i--) {
+			flow->loss[i] = flow->loss[i - 1];
+			flow->mark[i] = flow->mark[i - 1];
+		}
+		flow->loss[0] = 0;
+		flow->mark[0] = 0;
+	}
 	flow->cycle++;
 	flow->cycle_packets = 0;
 	flow->cycle_started = now;
@@ -251,6 +284,7 @@ WEIR_INLINE void weir_reopen(struct weir_flow *flow)
 {
 	u32 cycle = flow->cycle + 1;
 	u64 bytes = flow->bytes, packets = flow->packets;
+	u8 kind = flow->kind;
 
 	*flow = (struct weir_flow){
 		.cycle = cycle,
@@ -258,7 +292,23 @@ WEIR_INLINE void weir_reopen(struct weir_flow *flow)
 		.signal_floor = cycle,
 		.bytes = bytes,
 		.packets = packets,
+		.kind = kind,
 	};
+}
+
+/* Prepares the fields that transports share for this packet's. They change hands only where the key has no protocol. */
+WEIR_INLINE void weir_law_turn(struct weir_flow *flow, const struct weir_packet *packet)
+{
+	if (packet->kind == WEIR_UDP || packet->kind == flow->kind)
+		return;
+	flow->kind = packet->kind;
+	flow->state &= WEIR_SEEN_FORWARD | WEIR_SEEN_INITIAL | WEIR_SHORT_FORWARD | WEIR_SHORT_REVERSE;
+	flow->marker = 0;
+	flow->right_edge = 0;
+	flow->highest_ack = 0;
+	flow->second_marker = 0;
+	flow->isn_forward = 0;
+	flow->isn_reverse = 0;
 }
 
 /* Recognises the opening of a connection in either direction; returns 1 where it reset a used entry. */
@@ -392,6 +442,7 @@ WEIR_INLINE void weir_law_forward(const struct weir_law_params *params, struct w
 		out->cycle = flow->cycle;
 		return;
 	}
+	weir_law_turn(flow, packet);
 	out->reset = (u8)weir_open(params, flow, packet, 0);
 	if (!(flow->state & WEIR_SEEN_FORWARD))
 		flow->cycle_started = now;
@@ -429,7 +480,6 @@ WEIR_INLINE void weir_law_forward(const struct weir_law_params *params, struct w
 	flow->cycle_packets++;
 	flow->packets++;
 	flow->bytes += packet->payload_bytes;
-	flow->last_seen = now;
 	if (params->count_arriving_ce && packet->ecn == 3)
 		weir_law_signal(params, flow, WEIR_MARK, flow->cycle, 1);
 	out->cycle = flow->cycle;
@@ -444,6 +494,7 @@ WEIR_INLINE u32 weir_law_reverse(const struct weir_law_params *params, struct we
 
 	if (packet->kind != WEIR_TCP && packet->kind != WEIR_QUIC)
 		return 0;
+	weir_law_turn(flow, packet);
 	reset = weir_open(params, flow, packet, 1);
 	if (packet->kind != WEIR_TCP)
 		return reset;
@@ -454,6 +505,10 @@ WEIR_INLINE u32 weir_law_reverse(const struct weir_law_params *params, struct we
 	if (params->sack_completes_half && (packet->tcp_options & WEIR_HAS_SACK) &&
 	    (s32)(packet->sack_right - evidence) > 0)
 		evidence = packet->sack_right;
+	/* Data that did not pass here cannot have been acknowledged: a receiver that says so shortens the cycle. */
+	if (params->ignore_optimistic_acks &&
+	    (!(flow->state & WEIR_HAS_EDGE) || (s32)(evidence - flow->right_edge) > 0))
+		return reset;
 	if (!(flow->state & WEIR_HAS_ACK)) {
 		flow->state |= WEIR_HAS_ACK;
 		flow->highest_ack = evidence;

@@ -8,36 +8,64 @@
 
 #include "packet.h"
 
-/* The identity of a flow: both directions give the same key. Ordered by address, then by port. */
+/* The identity of a flow: both directions give the same key. Ordered by address, then by port. No padding, so that keys
+ * can be hashed and compared by words. */
 struct weir_key {
-	u8 low[16];
-	u8 high[16];
-	u16 low_port;
-	u16 high_port;
-	u8 protocol;
-	u8 reserved[3];
+	union {
+		struct {
+			u8 low[16];
+			u8 high[16];
+			u16 low_port;
+			u16 high_port;
+			u8 protocol;
+			u8 reserved[3];
+		};
+		u64 words[5];
+	};
 };
+
+/* Eight octets of an address in struct weir_packet, which lie on a multiple of four: two loads rather than eight. */
+WEIR_INLINE u64 weir_be64(const u8 *at)
+{
+	u32 high, low;
+
+	__builtin_memcpy(&high, __builtin_assume_aligned(at, 4), 4);
+	__builtin_memcpy(&low, __builtin_assume_aligned(at + 4, 4), 4);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	high = __builtin_bswap32(high);
+	low = __builtin_bswap32(low);
+#endif
+	return (u64)high << 32 | low;
+}
 
 /* Writes the key of a TCP or UDP packet; returns 1 if the packet goes from the low end to the high end. */
 WEIR_INLINE u32 weir_key_of(const struct weir_packet *packet, u32 with_protocol, struct weir_key *key)
 {
-	s32 order = 0;
-	int i;
+	u64 src = weir_be64(packet->src), dst = weir_be64(packet->dst);
+	u32 ascending;
 
-	for (i = 0; i < 16; i++) {
-		if (!order)
-			order = (s32)packet->src[i] - (s32)packet->dst[i];
+	if (src == dst) {
+		src = weir_be64(packet->src + 8);
+		dst = weir_be64(packet->dst + 8);
 	}
-	if (!order)
-		order = (s32)packet->src_port - (s32)packet->dst_port;
+	if (src == dst) {
+		src = packet->src_port;
+		dst = packet->dst_port;
+	}
+	ascending = src <= dst;
 	*key = (struct weir_key){ .protocol = with_protocol ? packet->protocol : 0 };
-	for (i = 0; i < 16; i++) {
-		key->low[i] = order <= 0 ? packet->src[i] : packet->dst[i];
-		key->high[i] = order <= 0 ? packet->dst[i] : packet->src[i];
+	if (ascending) {
+		__builtin_memcpy(key->low, packet->src, 16);
+		__builtin_memcpy(key->high, packet->dst, 16);
+		key->low_port = packet->src_port;
+		key->high_port = packet->dst_port;
+	} else {
+		__builtin_memcpy(key->low, packet->dst, 16);
+		__builtin_memcpy(key->high, packet->src, 16);
+		key->low_port = packet->dst_port;
+		key->high_port = packet->src_port;
 	}
-	key->low_port = order <= 0 ? packet->src_port : packet->dst_port;
-	key->high_port = order <= 0 ? packet->dst_port : packet->src_port;
-	return order <= 0;
+	return ascending;
 }
 
 enum weir_signal {
@@ -98,10 +126,10 @@ struct weir_law_params {
 	u8 reset_on_open;           /* SYN with a new sequence number, or a new Initial, starts the entry afresh */
 	u8 full_parser;             /* else: untagged IPv4 without options only, as the prototype reads */
 	u8 key_has_protocol;        /* TCP and UDP on the same addresses and ports are two flows */
-	u8 reserved;
+	u8 ignore_optimistic_acks;  /* TCP: an ACK of data that was not seen going forward says nothing */
 };
 
-#define WEIR_HISTORY 4
+#define WEIR_HISTORY 3 /* the cycles n, n-1 and n-2: nothing older is judged by */
 
 /* weir_flow.state */
 #define WEIR_SEEN_FORWARD 0x0001
@@ -116,11 +144,15 @@ struct weir_law_params {
 #define WEIR_ISN_FORWARD 0x0200
 #define WEIR_ISN_REVERSE 0x0400
 
-/* One flow, both directions. Index 0 of the arrays is the current cycle n, index 2 is n-2. */
+/*
+ * One flow, both directions, in 120 bytes. Index 0 of the arrays is the current cycle n, index 2 is n-2.
+ *
+ * Two unions hold what never is in use together. Which counters of signals are, is a setting (byte_counters). Which
+ * transport's fields are, says `kind`: where the key has no protocol, TCP and QUIC can share an entry, and the one that
+ * comes finds the other's fields forgotten (weir_law_turn).
+ */
 struct weir_flow {
 	u64 cycle_started;    /* ns */
-	u64 last_seen;        /* ns, forward direction */
-	u64 last_rtt;         /* ns, length of the last whole cycle; 0 before there is one */
 	u64 bytes;            /* forward payload since the entry was made */
 	u64 packets;
 	u32 cycle;            /* counts on over the life of the entry, through resets */
@@ -128,25 +160,39 @@ struct weir_flow {
 	u32 signal_floor;     /* signals of packets from earlier cycles no longer count */
 	u32 cycle_packets;
 	u32 window[WEIR_HISTORY];
-	u16 loss[WEIR_HISTORY];
-	u16 mark[WEIR_HISTORY];
-	u32 loss_register;    /* byte_counters: 8 bits per cycle, lowest is current */
-	u32 mark_register;
+	union {
+		struct {
+			u16 loss[WEIR_HISTORY];
+			u16 mark[WEIR_HISTORY];
+		};
+		struct {
+			u32 loss_register; /* byte_counters: 8 bits per cycle, lowest is current */
+			u32 mark_register;
+		};
+	};
 	u32 votes[2][2];      /* [enum weir_signal][0 responsive, 1 unresponsive] */
-	u32 marker;           /* TCP: the acknowledgement that completes the first half */
-	u32 right_edge;       /* TCP: end of the forward data seen */
-	u32 highest_ack;
-	u32 second_marker;    /* TCP: the acknowledgement of reverse data that completes the second half */
-	u32 isn_forward;
-	u32 isn_reverse;
-	u32 spin_register;    /* last 32 spin bits, lowest is newest */
-	u32 late_signals;
-	u32 withheld;         /* signals seen, but window too small or cycle partial */
+	union {
+		struct {
+			u32 marker;        /* TCP: the acknowledgement that completes the first half */
+			u32 right_edge;    /* TCP: end of the forward data seen */
+			u32 highest_ack;
+			u32 second_marker; /* TCP: the acknowledgement of reverse data that completes the second half */
+			u32 isn_forward;
+			u32 isn_reverse;
+		};
+		struct {
+			u32 spin_register; /* QUIC: last 32 spin bits, lowest is newest */
+			u8 spin;           /* QUIC: accepted spin value */
+			u8 spin_run;       /* QUIC: packets in a row with the other value */
+		};
+	};
+	u32 last_rtt;         /* ns, length of the last whole cycle, at most 2^32-1; 0 before there is one */
+	u16 late_signals;     /* saturates */
+	u16 withheld;         /* signals seen, but window too small or cycle partial; saturates */
 	u16 state;
 	u8 verdict[2];        /* [enum weir_signal] enum weir_verdict */
-	u8 spin;              /* accepted spin value */
-	u8 spin_run;          /* packets in a row with the other value */
-	u8 reserved[2];
+	u8 kind;              /* WEIR_TCP or WEIR_QUIC: whose fields the union holds; 0 before either was seen */
+	u8 reserved[3];
 };
 
 struct weir_cycle_end {

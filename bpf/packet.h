@@ -20,6 +20,14 @@ typedef signed int s32;
 
 #define WEIR_INLINE static inline __attribute__((always_inline, unused))
 
+/* Before a loop of a few rounds: laid out flat for eBPF. Verifiers before 6.3 refuse the order that clang gives some
+ * loops (a way back without a jump). */
+#ifdef __bpf__
+#define WEIR_UNROLL _Pragma("unroll")
+#else
+#define WEIR_UNROLL
+#endif
+
 /* What a frame turned out to be. */
 enum weir_kind {
 	WEIR_NOT_IP = 0,
@@ -89,9 +97,14 @@ struct weir_packet {
 };
 
 #define WEIR_MAX_IPV6_HEADERS 6
+#ifndef WEIR_FROM_BUFFER
 #define WEIR_MAX_TCP_OPTIONS 24
-#define WEIR_MAX_SACK_BLOCKS 4
 #define WEIR_MAX_QUIC_PACKETS 4
+#else /* who reads a copy wants to know whose packet it is, and how much it carries */
+#define WEIR_MAX_TCP_OPTIONS 0
+#define WEIR_MAX_QUIC_PACKETS 0
+#endif
+#define WEIR_MAX_SACK_BLOCKS 4
 /* Offsets beyond this are not followed; the verifier keeps packet pointers below 2^16. */
 #define WEIR_MAX_OFFSET 0x7fff
 
@@ -100,7 +113,14 @@ WEIR_INLINE const u8 *weir_at(const u8 *data, const u8 *end, u32 offset, u32 n)
 {
 	if (offset > WEIR_MAX_OFFSET)
 		return 0;
-#ifdef __bpf__
+#if defined(WEIR_FROM_BUFFER)
+	/* For programs that see no packet pointers: `data` is a map's value that holds the first bytes of the packet. Only the
+	 * offset's bound counts for the verifier; the value is longer than WEIR_FROM_BUFFER by the longest read. */
+	asm volatile("" : "+r"(offset));
+	if (offset >= WEIR_FROM_BUFFER || (u64)(end - data) < (u64)offset + n)
+		return 0;
+	return data + (offset & (WEIR_FROM_BUFFER - 1));
+#elif defined(__bpf__)
 	{
 		const u8 *at;
 

@@ -3,7 +3,7 @@
 //! Fixed size and integer only, so that recording is a few instructions on the packet path and an eBPF map can hold the
 //! same buckets.
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeStruct};
 
 const SUB_BITS: u32 = 5;
 const SUB: usize = 1 << SUB_BITS;
@@ -134,6 +134,36 @@ impl Serialize for Histogram {
         out.serialize_field("max", &self.max())?;
         out.serialize_field("buckets", &self.buckets().collect::<Vec<_>>())?;
         out.end()
+    }
+}
+
+/// What was written, to the last count; the sum up to what the mean's floating point keeps.
+impl<'de> Deserialize<'de> for Histogram {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Written {
+            mean: Option<f64>,
+            min: Option<u64>,
+            max: Option<u64>,
+            buckets: Vec<(u64, u64)>,
+        }
+        let written = Written::deserialize(deserializer)?;
+        let mut histogram = Self::new();
+        for (value, count) in written.buckets {
+            histogram.buckets[index(value)] = count;
+            histogram.count = histogram
+                .count
+                .checked_add(count)
+                .ok_or_else(|| de::Error::custom("a histogram's counts are too large"))?;
+        }
+        if histogram.count > 0 {
+            let missing = || de::Error::missing_field("mean, min or max of a histogram that is not empty");
+            let mean = written.mean.ok_or_else(missing)?;
+            histogram.min = written.min.ok_or_else(missing)?;
+            histogram.max = written.max.ok_or_else(missing)?;
+            histogram.sum = (mean * histogram.count as f64).round() as u128;
+        }
+        Ok(histogram)
     }
 }
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hostile input for bpf/packet.h and bpf/law.h, built with the address and undefined-behaviour sanitizers by
+ * Hostile input for bpf/packet.h, bpf/law.h and bpf/table.h, built with the address and undefined-behaviour sanitizers by
  * tests/hostile.rs. Deterministic: `driver PACKETS SEED`. Each round mutates a valid frame, parses it from a heap block of
  * exactly its length, so that one byte read too far is caught, and drives the law with what was read and with a packet of
- * random fields. Prints one line of counts, which the test checks so that no case goes untried unnoticed.
+ * random fields; every other round that packet also goes through a flow table of few places and short times. Prints one line of counts, which the test checks so that no case goes untried unnoticed.
  */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "law.h"
+#include "table.h"
 
 #define FLOWS 16
 #define SETTINGS 8
@@ -258,14 +258,122 @@ static void random_packet(struct weir_packet *packet)
 	}
 }
 
+#define BUCKETS 2
+
+static struct weir_bucket *buckets;
+static struct weir_waiting *lines;
+static struct weir_counters counters;
+static u64 known, booked;
+
+static void clear_table(struct weir_table_params *table)
+{
+	u32 i;
+
+	memset(buckets, 0, BUCKETS * sizeof(*buckets));
+	memset(lines, 0, BUCKETS * sizeof(*lines));
+	memset(&counters, 0, sizeof(counters));
+	*table = (struct weir_table_params){
+		.seed = { draw(), draw() },
+		.bucket_mask = BUCKETS - 1,
+		.waiting_mask = BUCKETS - 1,
+		.admit_bytes = below(3) ? below(20000) : 0,
+		.admit_reverse = below(4) != 0,
+	};
+	for (i = 0; i < 5; i++)
+		(&table->idle_tcp)[i] = below(4) ? below(60) : (u32)draw();
+}
+
+static void check_table(const struct weir_law_params *params, u32 at)
+{
+	const struct weir_bucket *bucket = &buckets[at];
+	u32 i, j;
+	u64 taken = 0;
+
+	for (i = 0; i < WEIR_WAYS; i++) {
+		if (!bucket->tag[i])
+			continue;
+		if (weir_way_of(bucket, &bucket->way[i].key, bucket->tag[i]) != i)
+			fail("two entries of one key");
+		check_flow(params, &bucket->way[i].flow);
+	}
+	for (i = 0; i < WEIR_CANDIDATES; i++) {
+		for (j = 0; j < i; j++) {
+			if (lines[at].way[i].tag && lines[at].way[i].tag == lines[at].way[j].tag)
+				fail("two candidates of one flow");
+		}
+	}
+	for (i = 0; i < BUCKETS * WEIR_WAYS; i++)
+		taken += buckets[i / WEIR_WAYS].tag[i % WEIR_WAYS] != 0;
+	if (taken != counters.admitted - counters.evicted)
+		fail("entries");
+	if (bucket->version)
+		fail("the version is the caller's");
+}
+
+/* A packet of one of some sixty flows, more than the table has places for. */
+static void drive_table(const struct weir_law_params *params, const struct weir_table_params *table,
+			struct weir_packet *packet, u64 now)
+{
+	u32 reverse = below(3) == 0, flow = below(64), ascending, at, way;
+	struct weir_outcome outcome;
+	struct weir_key key;
+	u64 hash;
+
+	memset(packet->src, 0, sizeof(packet->src));
+	memset(packet->dst, 0, sizeof(packet->dst));
+	packet->src[15] = reverse;
+	packet->dst[15] = !reverse;
+	packet->src_port = reverse ? (u16)flow : 443;
+	packet->dst_port = reverse ? 443 : (u16)flow;
+	packet->protocol = packet->kind == WEIR_TCP ? 6 : 17;
+	weir_count(&counters, packet, packet->frame_bytes);
+	ascending = weir_key_of(packet, params->key_has_protocol, &key);
+	hash = weir_hash(table, &key);
+	at = weir_bucket_of(table, hash);
+	if (weir_table_wants(params, packet, reverse)) {
+		if (reverse) {
+			way = weir_table_reverse(params, table, &buckets[at], &lines[at], packet, &key, hash, ascending, now,
+						 &counters);
+		} else {
+			way = weir_table_forward(params, table, &buckets[at], &lines[at], packet, &key, hash, ascending, now,
+						 &counters, &outcome);
+			weir_count_choice(&counters, outcome.choice, packet->frame_bytes);
+			if (way < WEIR_WAYS && outcome.cycle != buckets[at].way[way].flow.cycle)
+				fail("stamp from the table");
+		}
+		if (way > WEIR_WAYS || (way < WEIR_WAYS && weir_way_of(&buckets[at], &key, weir_tag_of(hash)) != way))
+			fail("way");
+		known += way < WEIR_WAYS;
+	}
+	if (below(3) == 0) {
+		way = weir_way_of(&buckets[at], &key, weir_tag_of(hash));
+		if (way < WEIR_WAYS) {
+			u32 cycle = buckets[at].way[way].flow.cycle - (below(8) ? below(6) : (u32)draw());
+			u32 kind = below(2), weight = below(3) ? 1 : (u32)draw();
+
+			if (below(2))
+				cycle &= 0x7fff;
+			weir_book(&buckets[at].way[way], kind, cycle, weight);
+			weir_count_signal(&counters, kind, weight);
+			booked++;
+		}
+	}
+	check_table(params, at);
+}
+
 int main(int argc, char **argv)
 {
 	static struct weir_law_params settings[SETTINGS];
 	static struct weir_flow flows[FLOWS];
+	static struct weir_table_params table;
 	static u8 frame[MAX_FRAME];
-	u64 packets = argc > 1 ? strtoull(argv[1], 0, 10) : 1000, kinds[8] = { 0 }, round;
+	u64 packets = argc > 1 ? strtoull(argv[1], 0, 10) : 1000, kinds[8] = { 0 }, round, since = 0;
 	u32 i;
 
+	buckets = malloc(BUCKETS * sizeof(*buckets));
+	lines = malloc(BUCKETS * sizeof(*lines));
+	if (!buckets || !lines)
+		fail("out of memory");
 	seed(argc > 2 ? strtoull(argv[2], 0, 10) : 1);
 	for (round = 0; round < packets; round++) {
 		u32 start = below(4) ? WEIR_START_ETHERNET : WEIR_START_IP;
@@ -294,6 +402,8 @@ int main(int argc, char **argv)
 				random_settings(&settings[i]);
 			for (i = 0; i < FLOWS; i++)
 				weir_flow_init(&flows[i]);
+			clear_table(&table);
+			since = draw();
 		}
 		i = below(FLOWS);
 		if (weir_law_opens(&settings[i % SETTINGS], &packet, 0))
@@ -301,10 +411,14 @@ int main(int argc, char **argv)
 		random_packet(&packet);
 		i = below(FLOWS);
 		drive(&settings[i % SETTINGS], &flows[i], &packet, round * 1000);
+		if (round % 2)
+			drive_table(&settings[0], &table, &packet, since += (u64)below(4) << WEIR_TICK_SHIFT);
 	}
 	printf("packets %llu", packets);
 	for (i = 0; i < 8; i++)
 		printf(" kind%u %llu", i, kinds[i]);
-	printf(" ended %llu votes %llu late %llu\n", ended, votes, late);
+	printf(" ended %llu votes %llu late %llu known %llu booked %llu\n", ended, votes, late, known, booked);
+	free(buckets);
+	free(lines);
 	return 0;
 }

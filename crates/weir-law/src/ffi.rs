@@ -37,7 +37,7 @@ pub(crate) struct Packet {
 }
 
 /// Both ends of a flow in canonical order. Mirrors `struct weir_key`.
-#[repr(C)]
+#[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) low: [u8; 16],
@@ -83,27 +83,33 @@ pub(crate) struct Params {
     pub(crate) reset_on_open: u8,
     pub(crate) full_parser: u8,
     pub(crate) key_has_protocol: u8,
-    pub(crate) reserved: u8,
+    pub(crate) ignore_optimistic_acks: u8,
 }
 
-/// State of one flow. Mirrors `struct weir_flow`.
+/// Bytes of the settings.
+pub(crate) const PARAMS_BYTES: usize = size_of::<Params>();
+
+/// The settings as they lie in memory.
+pub(crate) fn params_bytes(params: Params) -> [u8; PARAMS_BYTES] {
+    // SAFETY: a structure of plain integers without padding, as its size says: four words and 28 octets.
+    unsafe { std::mem::transmute(params) }
+}
+const _: () = assert!(PARAMS_BYTES == 4 * 4 + 28);
+
+/// State of one flow. Mirrors `struct weir_flow`; of its unions the fields that most settings and TCP use.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flow {
     pub(crate) cycle_started: u64,
-    pub(crate) last_seen: u64,
-    pub(crate) last_rtt: u64,
     pub(crate) bytes: u64,
     pub(crate) packets: u64,
     pub(crate) cycle: u32,
     pub(crate) first_cycle: u32,
     pub(crate) signal_floor: u32,
     pub(crate) cycle_packets: u32,
-    pub(crate) window: [u32; 4],
-    pub(crate) loss: [u16; 4],
-    pub(crate) mark: [u16; 4],
-    pub(crate) loss_register: u32,
-    pub(crate) mark_register: u32,
+    pub(crate) window: [u32; 3],
+    pub(crate) loss: [u16; 3],
+    pub(crate) mark: [u16; 3],
     pub(crate) votes: [[u32; 2]; 2],
     pub(crate) marker: u32,
     pub(crate) right_edge: u32,
@@ -111,14 +117,13 @@ pub(crate) struct Flow {
     pub(crate) second_marker: u32,
     pub(crate) isn_forward: u32,
     pub(crate) isn_reverse: u32,
-    pub(crate) spin_register: u32,
-    pub(crate) late_signals: u32,
-    pub(crate) withheld: u32,
+    pub(crate) last_rtt: u32,
+    pub(crate) late_signals: u16,
+    pub(crate) withheld: u16,
     pub(crate) state: u16,
     pub(crate) verdict: [u8; 2],
-    pub(crate) spin: u8,
-    pub(crate) spin_run: u8,
-    pub(crate) reserved: [u8; 2],
+    pub(crate) kind: u8,
+    pub(crate) reserved: [u8; 3],
 }
 
 /// A cycle that ended. Mirrors `struct weir_cycle_end`.
@@ -165,6 +170,18 @@ pub(crate) struct Outcome {
     pub(crate) choice: u8,
     pub(crate) reset: u8,
     pub(crate) reserved: u8,
+}
+
+/// A key from memory that the kernel filled; `None` if it is not as long as one.
+pub(crate) fn key_from_bytes(bytes: &[u8]) -> Option<Key> {
+    // SAFETY: the length is checked, any bits make valid integers, and the read does not ask for alignment.
+    (bytes.len() == size_of::<Key>()).then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+}
+
+/// The same for an outcome.
+pub(crate) fn outcome_from_bytes(bytes: &[u8]) -> Option<Outcome> {
+    // SAFETY: as above.
+    (bytes.len() == size_of::<Outcome>()).then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
 }
 
 unsafe extern "C" {
@@ -259,13 +276,15 @@ pub(crate) fn counted(params: &Params, flow: &Flow, kind: u32, age: u32) -> u32 
 
 #[cfg(test)]
 mod tests {
+    use std::mem::offset_of;
+
     use super::{Assessment, CycleEnd, Flow, Key, Outcome, Packet, Params};
 
     unsafe extern "C" {
         static weir_packet_layout: [u32; 28];
         static weir_key_layout: [u32; 7];
         static weir_law_params_layout: [u32; 33];
-        static weir_flow_layout: [u32; 30];
+        static weir_flow_layout: [u32; 26];
         static weir_cycle_end_layout: [u32; 9];
         static weir_assessment_layout: [u32; 14];
         static weir_outcome_layout: [u32; 8];
@@ -348,41 +367,39 @@ mod tests {
             reset_on_open,
             full_parser,
             key_has_protocol,
-            reserved
+            ignore_optimistic_acks
         );
-        layout!(
-            Flow,
-            weir_flow_layout,
-            cycle_started,
-            last_seen,
-            last_rtt,
-            bytes,
-            packets,
-            cycle,
-            first_cycle,
-            signal_floor,
-            cycle_packets,
-            window,
-            loss,
-            mark,
-            loss_register,
-            mark_register,
-            votes,
-            marker,
-            right_edge,
-            highest_ack,
-            second_marker,
-            isn_forward,
-            isn_reverse,
-            spin_register,
-            late_signals,
-            withheld,
-            state,
-            verdict,
-            spin,
-            spin_run,
-            reserved
-        );
+        // The last is QUIC's, which begins where TCP's second field does.
+        let ours = [
+            size_of::<Flow>(),
+            offset_of!(Flow, cycle_started),
+            offset_of!(Flow, bytes),
+            offset_of!(Flow, packets),
+            offset_of!(Flow, cycle),
+            offset_of!(Flow, first_cycle),
+            offset_of!(Flow, signal_floor),
+            offset_of!(Flow, cycle_packets),
+            offset_of!(Flow, window),
+            offset_of!(Flow, loss),
+            offset_of!(Flow, mark),
+            offset_of!(Flow, votes),
+            offset_of!(Flow, marker),
+            offset_of!(Flow, right_edge),
+            offset_of!(Flow, highest_ack),
+            offset_of!(Flow, second_marker),
+            offset_of!(Flow, isn_forward),
+            offset_of!(Flow, isn_reverse),
+            offset_of!(Flow, last_rtt),
+            offset_of!(Flow, late_signals),
+            offset_of!(Flow, withheld),
+            offset_of!(Flow, state),
+            offset_of!(Flow, verdict),
+            offset_of!(Flow, kind),
+            offset_of!(Flow, reserved),
+            offset_of!(Flow, right_edge),
+        ];
+        // SAFETY: a constant array of the C side; its length is checked there against the same count.
+        assert_eq!(ours.map(|offset| offset as u32), unsafe { weir_flow_layout }, "Flow");
         layout!(
             CycleEnd,
             weir_cycle_end_layout,
@@ -413,6 +430,6 @@ mod tests {
             reserved
         );
         layout!(Outcome, weir_outcome_layout, end, assessed, cycle, ended, choice, reset, reserved);
-        assert!(size_of::<Flow>() <= 192);
+        assert_eq!(size_of::<Flow>(), 120);
     }
 }

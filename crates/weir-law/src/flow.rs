@@ -58,15 +58,15 @@ pub struct FlowView {
     pub cycle: CycleId,
     /// Cycles of the present connection that have ended, the first and partial one included.
     pub cycles: u32,
-    /// Windows of the cycles n (so far), n-1, n-2 and n-3.
-    pub windows: [Bytes; 4],
+    /// Windows of the cycles n (so far), n-1 and n-2.
+    pub windows: [Bytes; 3],
     /// Votes for both kinds of signal.
     pub votes: SignalPair<Votes>,
     /// Forward payload since the entry was made.
     pub bytes: Bytes,
     /// Forward packets since the entry was made.
     pub packets: u64,
-    /// Length of the last whole cycle; `None` before there is one.
+    /// Length of the last whole cycle, at most 4.29 s; `None` before there is one.
     pub rtt: Option<Duration>,
     /// When its last forward packet arrived.
     pub last_seen: Time,

@@ -69,7 +69,7 @@ pub struct Law {
 }
 
 impl Law {
-    /// A law with settings `params` and room for `capacity` flows (about 220 bytes each, taken at once, at most 2^30).
+    /// A law with settings `params` and room for `capacity` flows (about 190 bytes each, taken at once, at most 2^30).
     pub fn new(params: Params, capacity: usize) -> Self {
         Self::with_seed(params, capacity, 0)
     }
@@ -118,7 +118,7 @@ impl Law {
             Found::Free(slot) => {
                 let flow = self.table.insert(slot, key, ascending != reverse, packet.protocol());
                 if let Some(entry) = self.table.get_mut(flow) {
-                    entry.flow.last_seen = now.as_nanos();
+                    entry.last_seen = now.as_nanos();
                 }
                 flow
             }
@@ -149,6 +149,7 @@ impl Law {
             }
             return Stamp { cycle, choice: QueueChoice::Standard };
         }
+        entry.last_seen = now.as_nanos();
         let outcome = ffi::forward(&self.raw, &mut entry.flow, packet.raw(), now.as_nanos());
         let cycle = CycleId(outcome.cycle);
         if outcome.reset != 0 {
@@ -205,7 +206,7 @@ impl Law {
         self.counters
     }
 
-    /// Signals booked to the flow's current cycle (`age` 0) and the three before it.
+    /// Signals booked to the flow's current cycle (`age` 0) and the two before it.
     pub fn booked(&self, flow: FlowId, age: u32) -> Option<SignalPair<u32>> {
         let entry = self.table.get(flow)?;
         Some(SignalPair {
@@ -231,17 +232,17 @@ impl Law {
             votes: SignalPair { loss: Votes::from_raw(raw.votes[0]), mark: Votes::from_raw(raw.votes[1]) },
             bytes: Bytes(raw.bytes),
             packets: raw.packets,
-            rtt: (raw.last_rtt != 0).then(|| Duration::from_nanos(raw.last_rtt)),
-            last_seen: Time::from_nanos(raw.last_seen),
-            late_signals: raw.late_signals,
-            withheld: raw.withheld,
+            rtt: (raw.last_rtt != 0).then(|| Duration::from_nanos(raw.last_rtt.into())),
+            last_seen: Time::from_nanos(entry.last_seen),
+            late_signals: raw.late_signals.into(),
+            withheld: raw.withheld.into(),
             quic_initial: raw.state & 0x0040 != 0,
         }
     }
 }
 
 /// Tells the sink of an ended cycle, the judgement and the change of queue, in this order.
-fn report(flow: FlowId, outcome: &ffi::Outcome, time: Time, sink: &mut dyn LawSink) {
+pub(crate) fn report(flow: FlowId, outcome: &ffi::Outcome, time: Time, sink: &mut dyn LawSink) {
     let end = CycleEnd::from_raw(flow, outcome);
     sink.cycle(&end);
     if end.judgement != Judgement::Voted {

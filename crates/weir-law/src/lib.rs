@@ -15,6 +15,8 @@ mod events;
 mod ffi;
 mod flow;
 mod law;
+pub mod live;
+mod live_ffi;
 mod params;
 mod parsed;
 mod table;

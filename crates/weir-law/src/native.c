@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Native entry points of bpf/packet.h and bpf/law.h for src/ffi.rs, and the layout of every structure that crosses the
+ * Native entry points of bpf/packet.h, bpf/law.h and bpf/table.h for src/ffi.rs, and the layout of every structure that crosses the
  * border, so that a test can compare it with the Rust mirrors.
  */
 #include <stddef.h>
 
-#include "law.h"
+#include "table.h"
 
 void weir_native_parse(const u8 *data, size_t length, u32 frame_bytes, u32 start, struct weir_packet *out);
 u32 weir_native_key(const struct weir_packet *packet, u32 with_protocol, struct weir_key *key);
@@ -18,10 +18,31 @@ u32 weir_native_reverse(const struct weir_law_params *params, struct weir_flow *
 u32 weir_native_signal(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 cycle, u32 segments);
 u32 weir_native_choice(const struct weir_law_params *params, const struct weir_flow *flow);
 u32 weir_native_counted(const struct weir_law_params *params, const struct weir_flow *flow, u32 kind, u32 age);
+u32 weir_native_wants(const struct weir_law_params *law, const struct weir_packet *packet, u32 reverse);
+u64 weir_native_hash(const struct weir_table_params *params, const struct weir_key *key);
+u32 weir_native_way_of(const struct weir_bucket *bucket, const struct weir_key *key, u64 hash);
+u32 weir_native_may_go(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 way, u32 tick);
+void weir_native_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 segments);
+u32 weir_native_table_forward(const struct weir_law_params *law, const struct weir_table_params *params,
+			      struct weir_bucket *bucket, struct weir_waiting *waiting,
+			      const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
+			      u64 now, struct weir_counters *counters, struct weir_outcome *out);
+u32 weir_native_table_reverse(const struct weir_law_params *law, const struct weir_table_params *params,
+			      struct weir_bucket *bucket, struct weir_waiting *waiting,
+			      const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
+			      u64 now, struct weir_counters *counters);
+void weir_native_count(struct weir_counters *counters, const struct weir_packet *packet, u32 bytes);
+void weir_native_count_choice(struct weir_counters *counters, u32 choice, u32 bytes);
+void weir_native_count_signal(struct weir_counters *counters, u32 kind, u32 segments);
+extern const u32 weir_entry_layout[4];
+extern const u32 weir_bucket_layout[7];
+extern const u32 weir_candidate_layout[5];
+extern const u32 weir_table_params_layout[11];
+extern const u32 weir_counters_layout[2];
 extern const u32 weir_packet_layout[28];
 extern const u32 weir_key_layout[7];
 extern const u32 weir_law_params_layout[33];
-extern const u32 weir_flow_layout[30];
+extern const u32 weir_flow_layout[26];
 extern const u32 weir_cycle_end_layout[9];
 extern const u32 weir_assessment_layout[14];
 extern const u32 weir_outcome_layout[8];
@@ -77,6 +98,62 @@ u32 weir_native_counted(const struct weir_law_params *params, const struct weir_
 	return age < WEIR_HISTORY ? weir_signals(params, flow, kind, age) : 0;
 }
 
+u32 weir_native_wants(const struct weir_law_params *law, const struct weir_packet *packet, u32 reverse)
+{
+	return weir_table_wants(law, packet, reverse);
+}
+
+u64 weir_native_hash(const struct weir_table_params *params, const struct weir_key *key)
+{
+	return weir_hash(params, key);
+}
+
+u32 weir_native_way_of(const struct weir_bucket *bucket, const struct weir_key *key, u64 hash)
+{
+	return weir_way_of(bucket, key, weir_tag_of(hash));
+}
+
+u32 weir_native_may_go(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 way, u32 tick)
+{
+	return weir_may_go(params, bucket, way & (WEIR_WAYS - 1), tick);
+}
+
+void weir_native_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 segments)
+{
+	weir_book(entry, kind, cycle, weir_law_weight(law, segments));
+}
+
+u32 weir_native_table_forward(const struct weir_law_params *law, const struct weir_table_params *params,
+			      struct weir_bucket *bucket, struct weir_waiting *waiting,
+			      const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
+			      u64 now, struct weir_counters *counters, struct weir_outcome *out)
+{
+	return weir_table_forward(law, params, bucket, waiting, packet, key, hash, ascending, now, counters, out);
+}
+
+void weir_native_count(struct weir_counters *counters, const struct weir_packet *packet, u32 bytes)
+{
+	weir_count(counters, packet, bytes);
+}
+
+void weir_native_count_choice(struct weir_counters *counters, u32 choice, u32 bytes)
+{
+	weir_count_choice(counters, choice, bytes);
+}
+
+void weir_native_count_signal(struct weir_counters *counters, u32 kind, u32 segments)
+{
+	weir_count_signal(counters, kind, segments);
+}
+
+u32 weir_native_table_reverse(const struct weir_law_params *law, const struct weir_table_params *params,
+			      struct weir_bucket *bucket, struct weir_waiting *waiting,
+			      const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
+			      u64 now, struct weir_counters *counters)
+{
+	return weir_table_reverse(law, params, bucket, waiting, packet, key, hash, ascending, now, counters);
+}
+
 /* Size of a structure, then the offset of each field in order. */
 #define AT(type, field) (u32)offsetof(struct type, field)
 
@@ -109,18 +186,17 @@ const u32 weir_law_params_layout[33] = {
 	book_by_packet), AT(weir_law_params, byte_counters), AT(weir_law_params, count_segments),
 	AT(weir_law_params, count_arriving_ce), AT(weir_law_params, udp_bytes_from_frame), AT(weir_law_params,
 	reset_on_switch), AT(weir_law_params, reset_on_open), AT(weir_law_params, full_parser), AT(weir_law_params,
-	key_has_protocol), AT(weir_law_params, reserved)
+	key_has_protocol), AT(weir_law_params, ignore_optimistic_acks)
 };
 
-const u32 weir_flow_layout[30] = {
-	sizeof(struct weir_flow), AT(weir_flow, cycle_started), AT(weir_flow, last_seen), AT(weir_flow, last_rtt),
-	AT(weir_flow, bytes), AT(weir_flow, packets), AT(weir_flow, cycle), AT(weir_flow, first_cycle),
-	AT(weir_flow, signal_floor), AT(weir_flow, cycle_packets), AT(weir_flow, window), AT(weir_flow, loss),
-	AT(weir_flow, mark), AT(weir_flow, loss_register), AT(weir_flow, mark_register), AT(weir_flow, votes),
-	AT(weir_flow, marker), AT(weir_flow, right_edge), AT(weir_flow, highest_ack), AT(weir_flow, second_marker),
-	AT(weir_flow, isn_forward), AT(weir_flow, isn_reverse), AT(weir_flow, spin_register), AT(weir_flow,
-	late_signals), AT(weir_flow, withheld), AT(weir_flow, state), AT(weir_flow, verdict), AT(weir_flow, spin),
-	AT(weir_flow, spin_run), AT(weir_flow, reserved)
+const u32 weir_flow_layout[26] = {
+	sizeof(struct weir_flow), AT(weir_flow, cycle_started), AT(weir_flow, bytes), AT(weir_flow, packets),
+	AT(weir_flow, cycle), AT(weir_flow, first_cycle), AT(weir_flow, signal_floor), AT(weir_flow, cycle_packets),
+	AT(weir_flow, window), AT(weir_flow, loss), AT(weir_flow, mark), AT(weir_flow, votes), AT(weir_flow, marker),
+	AT(weir_flow, right_edge), AT(weir_flow, highest_ack), AT(weir_flow, second_marker), AT(weir_flow,
+	isn_forward), AT(weir_flow, isn_reverse), AT(weir_flow, last_rtt), AT(weir_flow, late_signals),
+	AT(weir_flow, withheld), AT(weir_flow, state), AT(weir_flow, verdict), AT(weir_flow, kind), AT(weir_flow,
+	reserved), AT(weir_flow, spin)
 };
 
 const u32 weir_cycle_end_layout[9] = {
@@ -141,3 +217,27 @@ const u32 weir_outcome_layout[8] = {
 	sizeof(struct weir_outcome), AT(weir_outcome, end), AT(weir_outcome, assessed), AT(weir_outcome, cycle),
 	AT(weir_outcome, ended), AT(weir_outcome, choice), AT(weir_outcome, reset), AT(weir_outcome, reserved)
 };
+
+const u32 weir_entry_layout[4] = {
+	sizeof(struct weir_entry), AT(weir_entry, key), AT(weir_entry, flow), AT(weir_entry, pending)
+};
+
+const u32 weir_bucket_layout[7] = {
+	sizeof(struct weir_bucket), AT(weir_bucket, version), AT(weir_bucket, contended), AT(weir_bucket, tag),
+	AT(weir_bucket, seen), AT(weir_bucket, flags), AT(weir_bucket, way)
+};
+
+const u32 weir_candidate_layout[5] = {
+	sizeof(struct weir_candidate), AT(weir_candidate, tag), AT(weir_candidate, bytes), AT(weir_candidate, seen),
+	AT(weir_candidate, flags)
+};
+
+const u32 weir_table_params_layout[11] = {
+	sizeof(struct weir_table_params), AT(weir_table_params, seed), AT(weir_table_params, bucket_mask),
+	AT(weir_table_params, waiting_mask), AT(weir_table_params, admit_bytes), AT(weir_table_params,
+	admit_reverse), AT(weir_table_params, idle_tcp), AT(weir_table_params, idle_udp), AT(weir_table_params,
+	linger), AT(weir_table_params, candidate_idle), AT(weir_table_params, candidate_reverse_idle)
+};
+
+/* Words only: the size and the last one's place are enough. */
+const u32 weir_counters_layout[2] = { sizeof(struct weir_counters), AT(weir_counters, ambiguous) };

@@ -95,7 +95,7 @@ macro_rules! params {
             }
 
             pub(crate) fn to_raw(self) -> ffi::Params {
-                ffi::Params { $($field: self.$field.into_raw(),)* reserved: 0 }
+                ffi::Params { $($field: self.$field.into_raw(),)* }
             }
         }
     };
@@ -178,6 +178,9 @@ params! {
     full_parser: bool,
     /// TCP and UDP between the same addresses and ports are two flows. Otherwise one.
     key_has_protocol: bool,
+    /// A TCP acknowledgement of data that was not seen going forward says nothing. Otherwise it is believed, and a
+    /// receiver can shorten its cycles. Off in both presets; `weir up` turns it on.
+    ignore_optimistic_acks: bool,
 }
 
 impl Params {
@@ -193,6 +196,11 @@ impl Params {
     #[must_use]
     pub fn with_main_signal(self, main_signal: MainSignal) -> Self {
         Self { main_signal, ..self }
+    }
+
+    /// The bytes of `struct weir_law_params` (`bpf/law_state.h`), for programs that read them from a map.
+    pub fn to_c_bytes(&self) -> [u8; ffi::PARAMS_BYTES] {
+        ffi::params_bytes(self.to_raw())
     }
 
     /// Whether all fields are in range.

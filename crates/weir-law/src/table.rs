@@ -19,6 +19,8 @@ pub(crate) struct Entry {
     pub(crate) ascending: bool,
     /// The protocol of the first packet; the key has none where the law does not tell protocols apart.
     pub(crate) protocol: u8,
+    /// When its last forward packet arrived, in nanoseconds.
+    pub(crate) last_seen: u64,
     pub(crate) flow: ffi::Flow,
 }
 
@@ -75,7 +77,8 @@ impl Table {
     /// Makes an entry in the free slot that [`Table::find`] gave for this key.
     pub(crate) fn insert(&mut self, slot: usize, key: ffi::Key, ascending: bool, protocol: u8) -> FlowId {
         let index = self.entries.len() as u32;
-        self.entries.push(Entry { key, ascending, protocol, flow: ffi::Flow::default() });
+        let flow = ffi::Flow::default();
+        self.entries.push(Entry { key, ascending, protocol, last_seen: 0, flow });
         self.slots[slot] = index;
         FlowId(index)
     }

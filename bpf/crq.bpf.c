@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Congestion-responsive queuing on a live interface: `forward` stands before the queue, runs the responsiveness law on
+ * every packet and chooses one of two HTB classes for it; `reverse` sees the other direction; `redirect` hands received
+ * packets to the device that queues them. crq_signals.bpf.c books what the queues then drop or mark.
+ *
+ * Thin glue: parser, law and flow table are packet.h, law.h and table.h, the same lines that run natively. Here are only
+ * the kernel's maps, the lock of a bucket, the clock and the fields of the sk_buff.
+ */
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+typedef unsigned long long nanoseconds;
+
+/* For weir_table_forward(), where a cycle ends. */
+static inline __attribute__((always_inline)) nanoseconds exact_now(nanoseconds coarse);
+#define WEIR_EXACT_NOW(coarse) exact_now(coarse)
+
+#include "crq_maps.h"
+
+/* Bytes that a datagram with a long header is made linear for: several packets can share it. */
+#define COALESCED_BYTES 2048
+
+/* A cycle's borders need the exact time, all else a clock that a tick moves on: reading the exact one costs up to a third
+ * of what a packet costs. Both count alike (CLOCK_MONOTONIC). */
+static __always_inline u64 coarse_now(const struct __sk_buff *skb)
+{
+	return config.test_clock ? skb->tstamp : bpf_ktime_get_coarse_ns();
+}
+
+static __always_inline nanoseconds exact_now(nanoseconds coarse)
+{
+	return config.test_clock ? coarse : bpf_ktime_get_ns();
+}
+
+/*
+ * Parses the packet in place.
+ *
+ * Functions that are not inline are verified once and by themselves, whatever they are called with: this one and those that
+ * run the law do not multiply each other's paths.
+ */
+__attribute__((noinline)) int parse(struct __sk_buff *skb, struct weir_packet *packet)
+{
+	if (!packet)
+		return 0;
+	weir_parse((const u8 *)(long)skb->data, (const u8 *)(long)skb->data_end, skb->len, config.start, packet);
+	return 0;
+}
+
+/* How many bytes have to be linear for a parse that tells more than this one, or 0. */
+static __always_inline u32 missing(const struct __sk_buff *skb, const struct weir_packet *packet)
+{
+	u32 linear = (u32)(skb->data_end - skb->data), want = 0;
+
+	if (linear >= skb->len)
+		return 0;
+	if (packet->kind == WEIR_TRUNCATED)
+		want = linear + 128;
+	else if (packet->kind == WEIR_UDP && packet->payload_bytes && linear < packet->l4_offset + 9u)
+		want = packet->l4_offset + 9u; /* the octet with QUIC's fixed bit; drivers often leave it in a page */
+	else if (packet->quic_flags & WEIR_QUIC_LONG)
+		want = COALESCED_BYTES;
+	if (want > skb->len)
+		want = skb->len;
+	return want > linear ? want : 0;
+}
+
+/* How often a bucket that another processor holds is looked at again before the packet goes on without its flow. Nobody
+ * holds one for longer than a packet takes, except where the kernel or a hypervisor takes the processor away meanwhile. */
+#define PATIENCE 512
+
+/* Takes a bucket: even to odd. One branch and one way back, or clang lays the loop out in an order that the verifiers
+ * before 6.3 refuse. */
+static __always_inline u32 take(struct weir_bucket *bucket)
+{
+	u32 tries = PATIENCE, even;
+
+	do {
+		even = *(volatile u32 *)&bucket->version & ~1u;
+		if (__sync_val_compare_and_swap(&bucket->version, even, even + 1) == even)
+			return 1;
+	} while (--tries);
+	return 0;
+}
+
+/* Gives it back. Only the form of the addition that returns something is ordered on every machine. */
+static __always_inline void give_back(struct weir_bucket *bucket)
+{
+	u32 before = __sync_fetch_and_add(&bucket->version, 1);
+
+	asm volatile("" : : "r"(before));
+}
+
+/* What a packet of either direction needs first. Returns 0 for one that no flow of the table can have. */
+static __always_inline u32 know(struct __sk_buff *skb, struct weir_packet *packet, struct weir_counters *count,
+				u32 reverse)
+{
+	u32 want;
+
+	parse(skb, packet);
+	/* Headers are linear nearly always, and for local TCP they have to be: pulling would copy what a clone shares. */
+	want = missing(skb, packet);
+	if (want && !bpf_skb_pull_data(skb, want))
+		parse(skb, packet);
+	weir_count(count, packet, skb->len);
+	return weir_table_wants(SETTING(law), packet, reverse);
+}
+
+/* The packet's bucket, taken, and line of candidates; 0 where it stays taken by another for too long. */
+static __always_inline struct weir_bucket *find(u64 hash, const struct weir_packet *packet, struct weir_waiting **line,
+						struct weir_counters *count)
+{
+	u32 index = weir_bucket_of(SETTING(table), hash);
+	struct weir_bucket *bucket = bpf_map_lookup_elem(&flows, &index);
+
+	index = weir_waiting_of(SETTING(table), hash);
+	*line = bpf_map_lookup_elem(&waiting, &index);
+	if (!bucket || !*line || !weir_may_be_known(bucket, packet, hash))
+		return 0;
+	if (take(bucket))
+		return bucket;
+	__sync_fetch_and_add(&bucket->contended, 1);
+	count->contended++;
+	return 0;
+}
+
+static __always_inline void tell(const struct weir_key *key, u32 ascending, const struct weir_outcome *outcome)
+{
+	struct weir_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event)
+		return;
+	event->time = outcome->end.ended;
+	event->key = *key;
+	event->ascending = ascending;
+	event->reserved = 0;
+	event->outcome = *outcome;
+	bpf_ringbuf_submit(event, 0);
+}
+
+/* Runs the law on a forward packet. Returns its queue in the lowest bit and above it its cycle. */
+__attribute__((noinline)) u64 judge(struct __sk_buff *skb, struct weir_packet *packet, struct weir_counters *count)
+{
+	struct weir_waiting *line;
+	struct weir_bucket *bucket;
+	struct weir_outcome outcome;
+	struct weir_key key;
+	u32 ascending;
+	u64 hash;
+
+	if (!packet || !count)
+		return WEIR_STANDARD_QUEUE;
+	ascending = weir_key_of(packet, SETTING(law)->key_has_protocol, &key);
+	hash = weir_hash(SETTING(table), &key);
+	bucket = find(hash, packet, &line, count);
+	if (!bucket)
+		return WEIR_STANDARD_QUEUE;
+	weir_table_forward(SETTING(law), SETTING(table), bucket, line, packet, &key, hash, ascending, coarse_now(skb), count,
+			   &outcome);
+	give_back(bucket);
+	if (config.emit_events && outcome.ended)
+		tell(&key, ascending, &outcome);
+	return (u64)outcome.cycle << 1 | (outcome.choice & 1);
+}
+
+/* Runs the law on a packet of the other direction. */
+__attribute__((noinline)) int note(struct __sk_buff *skb, struct weir_packet *packet, struct weir_counters *count)
+{
+	struct weir_waiting *line;
+	struct weir_bucket *bucket;
+	struct weir_key key;
+	u32 ascending;
+	u64 hash;
+
+	if (!packet || !count)
+		return 0;
+	ascending = weir_key_of(packet, SETTING(law)->key_has_protocol, &key);
+	hash = weir_hash(SETTING(table), &key);
+	bucket = find(hash, packet, &line, count);
+	if (!bucket)
+		return 0;
+	weir_table_reverse(SETTING(law), SETTING(table), bucket, line, packet, &key, hash, ascending, coarse_now(skb), count);
+	give_back(bucket);
+	return 0;
+}
+
+SEC("tc")
+int forward(struct __sk_buff *skb)
+{
+	u32 zero = 0, choice, stamp;
+	u64 judged = WEIR_STANDARD_QUEUE;
+	struct weir_counters *count = bpf_map_lookup_elem(&counters, &zero);
+	struct weir_packet packet = {}; /* before 6.3 a function wants what it may write initialised */
+
+	if (!count)
+		return TC_ACT_UNSPEC;
+	if (know(skb, &packet, count, 0))
+		judged = judge(skb, &packet, count);
+	choice = judged & 1;
+	stamp = (u32)(judged >> 1) & WEIR_STAMP_CYCLE;
+	weir_count_choice(count, choice, skb->len);
+	if (packet.ecn == 3)
+		stamp |= WEIR_STAMP_ARRIVED_CE;
+	skb->tc_index = stamp;
+	skb->priority = (u32)config.major << 16 |
+			(choice == WEIR_RESPONSIVE_QUEUE ? WEIR_RESPONSIVE_MINOR : WEIR_STANDARD_MINOR);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int reverse(struct __sk_buff *skb)
+{
+	u32 zero = 0;
+	struct weir_counters *count = bpf_map_lookup_elem(&counters, &zero);
+	struct weir_packet packet = {}; /* before 6.3 a function wants what it may write initialised */
+
+	if (count && know(skb, &packet, count, 1))
+		note(skb, &packet, count);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int redirect(struct __sk_buff *skb __attribute__((unused)))
+{
+	return (int)bpf_redirect(config.redirect_to, 0);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The flow table of a live link: a fixed number of entries in buckets of eight, one entry for both directions of a flow.
+ *
+ * Others choose the keys here, so the table is bounded and slow to believe. A flow first waits as a candidate of 16
+ * bytes; it gets an entry once packets of the other direction and enough payload have been seen. When a bucket is full,
+ * new flows wait and those that have an entry keep it. Entries end by idleness, looked at only when somebody wants their
+ * place, so nothing has to sweep.
+ *
+ * Plain integer C as law.h. The caller finds bucket and waiting line by the indices from the hash, and holds the bucket.
+ * Signals come from elsewhere without the bucket: they go to the entry's mailbox, which the flow's next packet empties.
+ */
+#ifndef WEIR_TABLE_H
+#define WEIR_TABLE_H
+
+#include "law.h"
+
+#define WEIR_WAYS 8
+#define WEIR_CANDIDATES 4
+
+/* Table time: 2^20 ns, about 1.05 ms, modulo 2^32 (52 days). */
+#define WEIR_TICK_SHIFT 20
+
+/* weir_bucket.flags */
+#define WEIR_ENTRY_ASCENDING 0x01 /* forward goes from the key's low end to its high end */
+#define WEIR_ENTRY_CLOSING 0x02   /* FIN or RST was seen, and no data since */
+
+/* weir_candidate.flags */
+#define WEIR_CANDIDATE_REVERSE 0x01 /* a packet of the other direction was seen */
+
+struct weir_entry {
+	struct weir_key key;
+	struct weir_flow flow;
+	u64 pending[2]; /* mailbox [enum weir_signal]: lanes of 16 bits by the two lowest bits of the packet's cycle */
+};
+
+struct weir_bucket {
+	u32 version;  /* odd while somebody writes; counts up by two with each writer */
+	u32 contended; /* packets that went on without waiting longer */
+	u16 tag[WEIR_WAYS]; /* of the key's hash; 0 for a free way */
+	u32 seen[WEIR_WAYS]; /* ticks, last packet of either direction */
+	u8 flags[WEIR_WAYS];
+	struct weir_entry way[WEIR_WAYS];
+};
+
+struct weir_candidate {
+	u32 tag;   /* 0 for none */
+	u32 bytes; /* forward payload so far */
+	u32 seen;  /* ticks */
+	u32 flags;
+};
+
+struct weir_waiting {
+	struct weir_candidate way[WEIR_CANDIDATES];
+};
+
+struct weir_table_params {
+	u64 seed[2];           /* secret, drawn at load */
+	u32 bucket_mask;       /* number of buckets - 1; a power of two less one, as the next */
+	u32 waiting_mask;
+	u32 admit_bytes;       /* forward payload before a flow gets an entry */
+	u32 admit_reverse;     /* 1: and only if the other direction was seen */
+	u32 idle_tcp;          /* ticks after which an entry may go */
+	u32 idle_udp;
+	u32 linger;            /* the same after FIN or RST */
+	u32 candidate_idle;    /* ticks after which a candidate may go... */
+	u32 candidate_reverse_idle; /* ...and one that has seen both directions */
+	u32 reserved;
+};
+
+/* Kept per processor. */
+struct weir_counters {
+	u64 packets[8];          /* by enum weir_kind, both directions */
+	u64 bytes[8];
+	u64 queue_packets[2];    /* [enum weir_choice], forward */
+	u64 queue_bytes[2];
+	u64 signal_packets[2];   /* [enum weir_signal], of packets that this bottleneck dropped or marked */
+	u64 signal_segments[2];
+	u64 unowned_signals;     /* on packets of flows without an entry */
+	u64 arrived_ce;          /* came with CE */
+	u64 contended;           /* the bucket stayed taken; the packet was not judged */
+	u64 admitted;
+	u64 expired;             /* entries that were found idle by a packet of their own key, and began anew */
+	u64 evicted;             /* entries that made room, idle or closed */
+	u64 full;                /* packets of flows fit for an entry that found none */
+	u64 waiting_full;        /* packets of flows that found no place to wait */
+	u64 reopened;            /* connections that began on the entry of an earlier one */
+	u64 switched;            /* changes of queue by a judgement */
+	u64 late_signals;        /* whose cycle can no longer be judged; those that wait together count once */
+	u64 ambiguous;           /* fragments, first ones too */
+};
+
+/*
+ * Whether the packet is a piece of one. Only the first has ports; it goes with the others, by the standard queue and
+ * unjudged, or the pieces of one packet would wait in two queues.
+ */
+WEIR_INLINE u32 weir_is_fragment(const struct weir_packet *packet)
+{
+	return packet->kind == WEIR_FRAGMENT || (packet->layers & WEIR_FIRST_FRAGMENT);
+}
+
+/* An arriving packet of either direction. */
+WEIR_INLINE void weir_count(struct weir_counters *counters, const struct weir_packet *packet, u32 bytes)
+{
+	counters->packets[packet->kind & 7]++;
+	counters->bytes[packet->kind & 7] += bytes;
+	if (weir_is_fragment(packet))
+		counters->ambiguous++;
+	if (packet->ecn == 3)
+		counters->arrived_ce++;
+}
+
+/* The queue that a forward packet goes to. */
+WEIR_INLINE void weir_count_choice(struct weir_counters *counters, u32 choice, u32 bytes)
+{
+	counters->queue_packets[choice & 1]++;
+	counters->queue_bytes[choice & 1] += bytes;
+}
+
+WEIR_INLINE void weir_count_signal(struct weir_counters *counters, u32 kind, u32 segments)
+{
+	counters->signal_packets[kind & 1]++;
+	counters->signal_segments[kind & 1] += segments;
+}
+
+/* How long ago `then` was. Processors read the clock before they take the bucket, so `then` may be a little ahead. */
+WEIR_INLINE u32 weir_age(u32 tick, u32 then)
+{
+	u32 age = tick - then;
+
+	return age > 0xffff0000u ? 0 : age;
+}
+
+WEIR_INLINE void weir_sip_round(u64 *v)
+{
+	v[0] += v[1];
+	v[1] = (v[1] << 13 | v[1] >> 51) ^ v[0];
+	v[0] = v[0] << 32 | v[0] >> 32;
+	v[2] += v[3];
+	v[3] = (v[3] << 16 | v[3] >> 48) ^ v[2];
+	v[0] += v[3];
+	v[3] = (v[3] << 21 | v[3] >> 43) ^ v[0];
+	v[2] += v[1];
+	v[1] = (v[1] << 17 | v[1] >> 47) ^ v[2];
+	v[2] = v[2] << 32 | v[2] >> 32;
+}
+
+/*
+ * SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF") of the key's five words. A mix of XOR and
+ * multiplications would do for chance but not against design: a change of a word's top bit passes it unchanged whatever
+ * the seed, so that pairs of such changes give other keys with the same hash.
+ */
+WEIR_INLINE u64 weir_hash(const struct weir_table_params *params, const struct weir_key *key)
+{
+	u64 v[4] = {
+		params->seed[0] ^ 0x736f6d6570736575ull,
+		params->seed[1] ^ 0x646f72616e646f6dull,
+		params->seed[0] ^ 0x6c7967656e657261ull,
+		params->seed[1] ^ 0x7465646279746573ull,
+	};
+	u64 length = (u64)sizeof(*key) << 56;
+	int i;
+
+	for (i = 0; i < 5; i++) {
+		v[3] ^= key->words[i];
+		weir_sip_round(v);
+		v[0] ^= key->words[i];
+	}
+	v[3] ^= length;
+	weir_sip_round(v);
+	v[0] ^= length;
+	v[2] ^= 0xff;
+	for (i = 0; i < 3; i++)
+		weir_sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+WEIR_INLINE u32 weir_bucket_of(const struct weir_table_params *params, u64 hash)
+{
+	return (u32)hash & params->bucket_mask;
+}
+
+WEIR_INLINE u32 weir_waiting_of(const struct weir_table_params *params, u64 hash)
+{
+	return (u32)hash & params->waiting_mask;
+}
+
+/* Tags come from bits that no index uses. */
+WEIR_INLINE u16 weir_tag_of(u64 hash)
+{
+	u16 tag = (u16)(hash >> 48);
+
+	return tag ? tag : 1;
+}
+
+WEIR_INLINE u32 weir_candidate_tag_of(u64 hash)
+{
+	u32 tag = (u32)(hash >> 32);
+
+	return tag ? tag : 1;
+}
+
+/*
+ * Whether the packet can belong to a flow that the law judges. All else goes by the standard queue and leaves no trace. In
+ * the reverse direction every packet of a flow counts, if only to show that it has two directions.
+ */
+WEIR_INLINE u32 weir_table_wants(const struct weir_law_params *law, const struct weir_packet *packet, u32 reverse)
+{
+	if (packet->kind < WEIR_TCP || packet->kind > WEIR_QUIC || weir_is_fragment(packet))
+		return 0;
+	if (reverse)
+		return law->full_parser || packet->ip_version == 4;
+	return weir_law_opens(law, packet, 0);
+}
+
+WEIR_INLINE u32 weir_same_key(const struct weir_key *a, const struct weir_key *b)
+{
+	return !((a->words[0] ^ b->words[0]) | (a->words[1] ^ b->words[1]) | (a->words[2] ^ b->words[2]) |
+		 (a->words[3] ^ b->words[3]) | (a->words[4] ^ b->words[4]));
+}
+
+/* The way that holds the key, or WEIR_WAYS. */
+WEIR_INLINE u32 weir_way_of(const struct weir_bucket *bucket, const struct weir_key *key, u16 tag)
+{
+	u32 i;
+
+	for (i = 0; i < WEIR_WAYS; i++) {
+		if (bucket->tag[i] == tag && weir_same_key(&bucket->way[i].key, key))
+			return i;
+	}
+	return WEIR_WAYS;
+}
+
+/* Whether the flow has been silent for so long that it begins anew. */
+WEIR_INLINE u32 weir_is_idle(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 way, u32 tick)
+{
+	/* Not by the key, which has no protocol in some settings. */
+	u32 limit = bucket->way[way].flow.kind == WEIR_QUIC ? params->idle_udp : params->idle_tcp;
+
+	return weir_age(tick, bucket->seen[way]) > limit;
+}
+
+/* Whether another flow may have its place in any case. One that seems closed still is itself to its own packets: a forged
+ * reset takes no verdict away. */
+/*
+ * Whether the packet's bucket is worth taking. A QUIC flow may grease the fixed bit (RFC 9287): UDP without it can be one
+ * of a flow that has an entry, but never makes one. Needs no lock; plain UDP mostly passes by here.
+ */
+WEIR_INLINE u32 weir_may_be_known(const struct weir_bucket *bucket, const struct weir_packet *packet, u64 hash)
+{
+	u32 i, may = packet->kind ^ WEIR_UDP;
+	u16 tag = weir_tag_of(hash);
+
+	/* Without branches, which the verifier would follow one by one: a difference of zero less one has its top bit set. */
+	for (i = 0; i < WEIR_WAYS; i++)
+		may |= ((u32)(bucket->tag[i] ^ tag) - 1) >> 31;
+	return may;
+}
+
+WEIR_INLINE u32 weir_may_go(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 way, u32 tick)
+{
+	return weir_is_idle(params, bucket, way, tick) ||
+	       ((bucket->flags[way] & WEIR_ENTRY_CLOSING) && weir_age(tick, bucket->seen[way]) > params->linger);
+}
+
+WEIR_INLINE u32 weir_is_over(const struct weir_table_params *params, const struct weir_candidate *candidate, u32 tick)
+{
+	u32 limit = candidate->flags & WEIR_CANDIDATE_REVERSE ? params->candidate_reverse_idle : params->candidate_idle;
+
+	return weir_age(tick, candidate->seen) > limit;
+}
+
+/*
+ * Notes the packet of a flow without an entry; returns 1 once the flow is fit for one. It goes on waiting until
+ * weir_leave().
+ *
+ * Only forward payload makes a candidate, so floods of SYNs and of bare ACKs leave no trace in either direction. Only the
+ * other direction makes it last: what an outsider alone can send pushes out nothing but its like.
+ */
+WEIR_INLINE u32 weir_wait(const struct weir_table_params *params, struct weir_waiting *waiting, u32 tag,
+			  const struct weir_packet *packet, u32 reverse, u32 tick, struct weir_counters *counters)
+{
+	u32 i, at = WEIR_CANDIDATES, worst = 0;
+	struct weir_candidate *candidate;
+
+	if (!params->admit_reverse && !params->admit_bytes)
+		return 1;
+	/* SYN-ACK and reset answer anything, also to a forged address. */
+	if (reverse ? packet->kind == WEIR_TCP && (packet->tcp_flags & (WEIR_SYN | WEIR_RST)) : !packet->payload_bytes)
+		return 0;
+	for (i = 0; i < WEIR_CANDIDATES; i++) {
+		if (waiting->way[i].tag == tag && !weir_is_over(params, &waiting->way[i], tick))
+			at = i;
+	}
+	if (at == WEIR_CANDIDATES) {
+		if (reverse)
+			return 0;
+		/* The place to take: a free one, else one past its time, else the oldest that nobody answered, else one that
+		 * was answered and has rested for as long as those may. */
+		WEIR_UNROLL
+		for (i = 0; i < WEIR_CANDIDATES; i++) {
+			const struct weir_candidate *other = &waiting->way[i];
+			u32 age = weir_age(tick, other->seen), rank;
+
+			if (age > 0x0fffffff)
+				age = 0x0fffffff;
+			if (other->tag == tag)
+				rank = 0x80000000; /* its own, past its time */
+			else if (!other->tag || weir_is_over(params, other, tick))
+				rank = 0x40000000;
+			else if (!(other->flags & WEIR_CANDIDATE_REVERSE))
+				rank = 0x20000000 + age;
+			else
+				rank = age > params->candidate_idle ? age : 0;
+			if (rank > worst) {
+				worst = rank;
+				at = i;
+			}
+			at = weir_forget(at, packet);
+		}
+		if (at == WEIR_CANDIDATES) {
+			counters->waiting_full++;
+			return 0;
+		}
+		candidate = &waiting->way[at & (WEIR_CANDIDATES - 1)];
+		*candidate = (struct weir_candidate){ .tag = tag };
+	} else {
+		candidate = &waiting->way[at & (WEIR_CANDIDATES - 1)];
+	}
+	candidate->seen = tick;
+	if (reverse)
+		candidate->flags |= WEIR_CANDIDATE_REVERSE;
+	else if (candidate->bytes < 0x7fffffff)
+		candidate->bytes += packet->payload_bytes;
+	if (params->admit_reverse && !(candidate->flags & WEIR_CANDIDATE_REVERSE))
+		return 0;
+	return candidate->bytes >= params->admit_bytes;
+}
+
+/* Ends a candidate's wait. */
+WEIR_INLINE void weir_leave(struct weir_waiting *waiting, u32 tag)
+{
+	u32 i;
+
+	for (i = 0; i < WEIR_CANDIDATES; i++) {
+		if (waiting->way[i].tag == tag)
+			waiting->way[i].tag = 0;
+	}
+}
+
+/*
+ * A place for a new entry: a free way, else one that may go, else one that has no verdict to lose and rests for longer
+ * than a candidate may; WEIR_WAYS if the bucket is full.
+ */
+WEIR_INLINE u32 weir_place(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 tick)
+{
+	u32 i, best = 0, place = WEIR_WAYS;
+
+	for (i = 0; i < WEIR_WAYS; i++) {
+		const struct weir_flow *flow = &bucket->way[i].flow;
+		u32 rank = 0;
+
+		if (!bucket->tag[i])
+			rank = 3;
+		else if (weir_may_go(params, bucket, i, tick))
+			rank = 2;
+		else if (!(flow->verdict[WEIR_LOSS] | flow->verdict[WEIR_MARK]) &&
+			 weir_age(tick, bucket->seen[i]) > params->candidate_idle)
+			rank = 1;
+		if (rank > best) {
+			best = rank;
+			place = i;
+		}
+	}
+	return place;
+}
+
+WEIR_INLINE void weir_settle(struct weir_bucket *bucket, u32 way, const struct weir_key *key, u16 tag, u32 ascending)
+{
+	struct weir_entry *entry = &bucket->way[way & (WEIR_WAYS - 1)];
+
+	bucket->tag[way & (WEIR_WAYS - 1)] = tag;
+	bucket->flags[way & (WEIR_WAYS - 1)] = ascending ? WEIR_ENTRY_ASCENDING : 0;
+	entry->key = *key;
+	weir_flow_init(&entry->flow);
+	entry->pending[WEIR_LOSS] = 0;
+	entry->pending[WEIR_MARK] = 0;
+}
+
+/* An entry lives on after FIN or RST for as long as data flow: forged ones end no transfer. */
+WEIR_INLINE void weir_note(struct weir_bucket *bucket, u32 way, const struct weir_packet *packet, u32 tick)
+{
+	way &= WEIR_WAYS - 1;
+	bucket->seen[way] = tick;
+	if (packet->kind == WEIR_TCP && (packet->tcp_flags & (WEIR_FIN | WEIR_RST)))
+		bucket->flags[way] |= WEIR_ENTRY_CLOSING;
+	else if (packet->payload_bytes || (packet->kind == WEIR_TCP && (packet->tcp_flags & WEIR_SYN)))
+		bucket->flags[way] &= (u8)~WEIR_ENTRY_CLOSING;
+}
+
+/*
+ * Puts a signal into the mailbox. Needs no lock: lanes only grow here and are taken out whole. A lane that is half full
+ * takes no more, so that it does not run over into the next, not even from eight processors at once.
+ *
+ * `cycle` is the packet's stamp, of which 15 bits may be all there is. Whatever is too old to be judged goes to the lane of
+ * cycle n-3, where the law finds it late.
+ */
+WEIR_INLINE void weir_book(struct weir_entry *entry, u32 kind, u32 cycle, u32 weight)
+{
+	u32 now = *(volatile u32 *)&entry->flow.cycle, shift;
+	u64 *box = &entry->pending[kind & 1];
+
+	if (((now - cycle) & 0x7fff) > 3)
+		cycle = now - 3;
+	shift = 16 * (cycle & 3);
+	if (weight > 0x0fff)
+		weight = 0x0fff;
+	if ((*(volatile u64 *)box >> shift & 0xffff) < 0x8000)
+		__sync_fetch_and_add(box, (u64)weight << shift);
+}
+
+/* Empties one mailbox into the law. */
+WEIR_INLINE void weir_drain_kind(const struct weir_law_params *law, struct weir_entry *entry, u32 kind,
+				 struct weir_counters *counters)
+{
+	u64 box = *(volatile u64 *)&entry->pending[kind];
+	u32 i;
+
+	if (!box)
+		return;
+	box = __sync_lock_test_and_set(&entry->pending[kind], 0);
+	for (i = 0; i < 4; i++) {
+		u32 cycle = entry->flow.cycle - i, weight = (u32)(box >> 16 * (cycle & 3)) & 0xffff;
+
+		if (weight && !weir_law_book(law, &entry->flow, kind, cycle, weight))
+			counters->late_signals++;
+	}
+}
+
+WEIR_INLINE void weir_drain(const struct weir_law_params *law, struct weir_entry *entry, struct weir_counters *counters)
+{
+	weir_drain_kind(law, entry, WEIR_LOSS, counters);
+	weir_drain_kind(law, entry, WEIR_MARK, counters);
+}
+
+/* The entry's way for this packet, made if the flow is fit for it; WEIR_WAYS where there is none. */
+WEIR_INLINE u32 weir_lookup(const struct weir_table_params *params, struct weir_bucket *bucket,
+			    struct weir_waiting *waiting, const struct weir_packet *packet, const struct weir_key *key,
+			    u64 hash, u32 ascending, u32 reverse, u32 tick, struct weir_counters *counters)
+{
+	u16 tag = weir_tag_of(hash);
+	u32 way = weir_way_of(bucket, key, tag);
+
+	if (way < WEIR_WAYS) {
+		struct weir_entry *entry = &bucket->way[way & (WEIR_WAYS - 1)];
+
+		if (weir_is_idle(params, bucket, way & (WEIR_WAYS - 1), tick)) {
+			/* Cycles count on, so that no signal of old is taken for one of the new connection's. */
+			weir_reopen(&entry->flow);
+			entry->pending[WEIR_LOSS] = 0;
+			entry->pending[WEIR_MARK] = 0;
+			counters->expired++;
+		}
+		return way;
+	}
+	if (packet->kind == WEIR_UDP)
+		return WEIR_WAYS;
+	if (!weir_wait(params, waiting, weir_candidate_tag_of(hash), packet, reverse, tick, counters))
+		return WEIR_WAYS;
+	way = weir_place(params, bucket, tick);
+	if (way == WEIR_WAYS) {
+		counters->full++; /* it goes on waiting, and need not earn its entry again */
+		return way;
+	}
+	weir_leave(waiting, weir_candidate_tag_of(hash));
+	if (bucket->tag[way & (WEIR_WAYS - 1)])
+		counters->evicted++;
+	counters->admitted++;
+	weir_settle(bucket, way, key, tag, reverse ? !ascending : ascending);
+	return way;
+}
+
+/* The exact time, where a cycle ends; otherwise a coarse clock does, and on some machines costs a third of the packet. */
+#ifndef WEIR_EXACT_NOW
+#define WEIR_EXACT_NOW(now) (now)
+#endif
+
+/* Puts the exact time of a cycle's end in place of the coarse one that the law was run with. */
+WEIR_INLINE void weir_retime(const struct weir_law_params *law, struct weir_flow *flow, u64 now, struct weir_outcome *out)
+{
+	out->end.ended = now;
+	flow->cycle_started = now;
+	if (!out->end.first || !law->skip_first_cycle)
+		flow->last_rtt = weir_law_length(out->end.started, now);
+}
+
+/*
+ * A packet of the direction that is queued: finds the flow's entry, or lets it wait for one, and runs the law. The caller
+ * holds the bucket. Returns the way, or WEIR_WAYS where the flow has no entry: standard queue, stamp 0.
+ */
+WEIR_INLINE u32 weir_table_forward(const struct weir_law_params *law, const struct weir_table_params *params,
+				   struct weir_bucket *bucket, struct weir_waiting *waiting,
+				   const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
+				   u64 now, struct weir_counters *counters, struct weir_outcome *out)
+{
+	u32 tick = (u32)(now >> WEIR_TICK_SHIFT);
+	u32 found = weir_lookup(params, bucket, waiting, packet, key, hash, ascending, 0, tick, counters);
+	u32 way = weir_forget(found, packet); /* or the verifier follows all that comes once for each way */
+	struct weir_entry *entry;
+
+	if (way == WEIR_WAYS) {
+		out->ended = 0;
+		out->cycle = 0;
+		out->choice = WEIR_STANDARD_QUEUE;
+		return way;
+	}
+	entry = &bucket->way[way & (WEIR_WAYS - 1)];
+	weir_drain(law, entry, counters);
+	weir_law_forward(law, &entry->flow, packet, now, out);
+	if (out->ended) {
+		weir_retime(law, &entry->flow, WEIR_EXACT_NOW(now), out);
+		if (out->assessed.choice_before != out->assessed.choice_after)
+			counters->switched++;
+	}
+	if (out->reset)
+		counters->reopened++;
+	weir_note(bucket, way, packet, tick);
+	return way;
+}
+
+/* A packet of the other direction. Returns the way as above. */
+WEIR_INLINE u32 weir_table_reverse(const struct weir_law_params *law, const struct weir_table_params *params,
+				   struct weir_bucket *bucket, struct weir_waiting *waiting,
+				   const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
+				   u64 now, struct weir_counters *counters)
+{
+	u32 tick = (u32)(now >> WEIR_TICK_SHIFT);
+	u32 found = weir_lookup(params, bucket, waiting, packet, key, hash, ascending, 1, tick, counters);
+	u32 way = weir_forget(found, packet);
+	struct weir_entry *entry;
+
+	if (way == WEIR_WAYS)
+		return way;
+	entry = &bucket->way[way & (WEIR_WAYS - 1)];
+	weir_drain(law, entry, counters);
+	if (weir_law_reverse(law, &entry->flow, packet))
+		counters->reopened++;
+	weir_note(bucket, way, packet, tick);
+	return way;
+}
+
+#endif /* WEIR_TABLE_H */

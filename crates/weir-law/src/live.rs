@@ -1,0 +1,517 @@
+//! The flow table of a live link, natively: `bpf/table.h`, which the kernel's programs run on the same lines.
+//!
+//! [`Law`](crate::Law) remembers every flow of a capture; [`LiveTable`] is for links whose flows others choose. Memory is
+//! fixed, a flow gets an entry only after both directions and enough payload were seen, idle entries make room, and full
+//! buckets keep what they have. `docs/table.md` tells the model. [`LiveFlow`] and [`LiveCounters`] are also the reading
+//! side of a table that the kernel fills.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use weir_core::{Bytes, CycleId, Duration, FlowId, QueueChoice, Time};
+
+use crate::events::{Assessment, Class, CycleEnd, SignalPair, Verdict, Votes, choice_from_raw};
+use crate::ffi;
+use crate::flow::FlowKey;
+use crate::law::Direction;
+use crate::live_ffi::{self, Bucket, Settings, TableParams, Visit, WAYS, Waiting};
+use crate::parsed::{ParsedPacket, endpoint};
+use crate::{LawSink, Params, Signal};
+
+/// Table time: 2^20 ns, about 1.05 ms, modulo 2^32.
+const TICK_SHIFT: u32 = 20;
+
+const ASCENDING: u8 = 0x01;
+const CLOSING: u8 = 0x02;
+/// `enum weir_kind`.
+const QUIC: u8 = 5;
+
+/// Bytes of kernel memory of a bucket of eight entries, and of the line in which its flows wait for one.
+pub const BUCKET_BYTES: usize = size_of::<Bucket>();
+/// See [`BUCKET_BYTES`].
+pub const WAITING_BYTES: usize = size_of::<Waiting>();
+/// Entries of a bucket.
+pub const BUCKET_FLOWS: usize = WAYS;
+
+/// How a live table believes and forgets. Times are kept in steps of about 1.05 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveConfig {
+    /// Flows that the table has room for; rounded up so that the number of buckets is a power of two.
+    pub flows: u32,
+    /// Forward payload before a flow gets an entry: none below the law's minimum window, since it could not be judged.
+    pub admit_bytes: u32,
+    /// Whether it must have been seen in both directions.
+    pub admit_reverse: bool,
+    /// After how long without a packet a TCP entry may go.
+    pub idle_tcp: Duration,
+    /// The same for UDP.
+    pub idle_udp: Duration,
+    /// The same after FIN or RST.
+    pub linger: Duration,
+    /// How long a flow that was seen in one direction waits.
+    pub candidate_idle: Duration,
+    /// How long one that was seen in both waits.
+    pub candidate_reverse_idle: Duration,
+    /// The secret of the hash function.
+    pub seed: [u64; 2],
+}
+
+impl LiveConfig {
+    /// The defaults of a live link for `flows` flows under `params`. The seed is zero: draw one where others choose keys.
+    pub fn new(params: &Params, flows: u32) -> Self {
+        Self {
+            flows,
+            admit_bytes: params.mss.saturating_mul(params.min_window_segments),
+            admit_reverse: true,
+            idle_tcp: Duration::from_secs(300),
+            idle_udp: Duration::from_secs(60),
+            linger: Duration::from_secs(10),
+            candidate_idle: Duration::from_secs(5),
+            candidate_reverse_idle: Duration::from_secs(30),
+            seed: [0; 2],
+        }
+    }
+
+    fn buckets(&self) -> u32 {
+        self.flows.clamp(1, 1 << 24).div_ceil(WAYS as u32).next_power_of_two()
+    }
+
+    fn raw(&self) -> TableParams {
+        let ticks = |time: Duration| (time.as_nanos() >> TICK_SHIFT).min(i32::MAX as u64) as u32;
+        TableParams {
+            seed: self.seed,
+            bucket_mask: self.buckets() - 1,
+            waiting_mask: self.buckets() - 1,
+            admit_bytes: self.admit_bytes,
+            admit_reverse: self.admit_reverse.into(),
+            idle_tcp: ticks(self.idle_tcp),
+            idle_udp: ticks(self.idle_udp),
+            linger: ticks(self.linger),
+            candidate_idle: ticks(self.candidate_idle),
+            candidate_reverse_idle: ticks(self.candidate_reverse_idle),
+            reserved: 0,
+        }
+    }
+
+    /// The bytes of `struct weir_table_params`, for programs that read them from a map.
+    pub fn to_c_bytes(&self) -> Vec<u8> {
+        let raw = self.raw();
+        let words = [
+            raw.bucket_mask,
+            raw.waiting_mask,
+            raw.admit_bytes,
+            raw.admit_reverse,
+            raw.idle_tcp,
+            raw.idle_udp,
+        ];
+        let rest = [raw.linger, raw.candidate_idle, raw.candidate_reverse_idle, 0];
+        let seeds = raw.seed.iter().flat_map(|half| half.to_ne_bytes());
+        seeds.chain(words.iter().chain(&rest).flat_map(|word| word.to_ne_bytes())).collect()
+    }
+}
+
+/// What the table did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LiveCounters {
+    /// Packets of both directions: of TCP, of UDP that looks like QUIC, of other UDP, of other protocols, not IP.
+    pub tcp: u64,
+    /// See `tcp`.
+    pub quic: u64,
+    /// See `tcp`.
+    pub udp: u64,
+    /// See `tcp`.
+    pub other: u64,
+    /// See `tcp`.
+    pub not_ip: u64,
+    /// Fragments, first ones too: only those have ports, and none is judged.
+    pub ambiguous: u64,
+    /// Packets whose headers are cut short or contradict each other.
+    pub unparsed: u64,
+    /// Bytes of all of them, as the device counts them.
+    pub bytes: u64,
+    /// Forward packets by the queue that they were sent to: standard, responsive.
+    pub queue_packets: [u64; 2],
+    /// Their bytes.
+    pub queue_bytes: [u64; 2],
+    /// Packets that the queues dropped.
+    pub loss_packets: u64,
+    /// Their segments: a super-packet has several.
+    pub loss_segments: u64,
+    /// Packets that the queues marked with CE.
+    pub mark_packets: u64,
+    /// Their segments.
+    pub mark_segments: u64,
+    /// Signals on packets of flows without an entry.
+    pub unowned_signals: u64,
+    /// Signals that came when their packet's cycle could no longer be judged. Those that waited together count once.
+    pub late_signals: u64,
+    /// Packets that came with CE.
+    pub arrived_ce: u64,
+    /// Packets that were not judged because another processor held their bucket for too long.
+    pub contended: u64,
+    /// Entries made for new flows.
+    pub admitted: u64,
+    /// Entries that were found idle by a packet of their own flow, and began anew.
+    pub expired: u64,
+    /// Entries that made room for another flow, being idle or closed.
+    pub evicted: u64,
+    /// Packets of flows fit for an entry that found none.
+    pub full: u64,
+    /// Packets of new flows that found no place to wait.
+    pub waiting_full: u64,
+    /// Connections that began on the entry of an earlier one.
+    pub reopened: u64,
+    /// Changes of a flow's queue by a judgement; expiry and reopening are counted by themselves.
+    pub switched: u64,
+}
+
+/// 64-bit words of the kernel's counters.
+pub const COUNTER_WORDS: usize = live_ffi::COUNTERS;
+
+impl LiveCounters {
+    /// From the words of `struct weir_counters`, summed over processors.
+    pub fn from_words(words: [u64; COUNTER_WORDS]) -> Self {
+        Self::from_raw(&live_ffi::Counters::from_words(words))
+    }
+
+    fn from_raw(raw: &live_ffi::Counters) -> Self {
+        // By enum weir_kind.
+        let [not_ip, truncated, _fragments, tcp, udp, quic, other, malformed] = raw.packets;
+        Self {
+            tcp,
+            quic,
+            udp,
+            other,
+            not_ip,
+            ambiguous: raw.ambiguous,
+            unparsed: truncated + malformed,
+            bytes: raw.bytes.iter().sum(),
+            queue_packets: raw.queue_packets,
+            queue_bytes: raw.queue_bytes,
+            loss_packets: raw.signal_packets[0],
+            loss_segments: raw.signal_segments[0],
+            mark_packets: raw.signal_packets[1],
+            mark_segments: raw.signal_segments[1],
+            unowned_signals: raw.unowned_signals,
+            late_signals: raw.late_signals,
+            arrived_ce: raw.arrived_ce,
+            contended: raw.contended,
+            admitted: raw.admitted,
+            expired: raw.expired,
+            evicted: raw.evicted,
+            full: raw.full,
+            waiting_full: raw.waiting_full,
+            reopened: raw.reopened,
+            switched: raw.switched,
+        }
+    }
+}
+
+/// What carries a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP that looks like QUIC.
+    Quic,
+}
+
+/// An entry of a live table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LiveFlow {
+    /// Its identity.
+    pub key: FlowKey,
+    /// The end whose packets go through the queue.
+    pub source: SocketAddr,
+    /// The end that they go to.
+    pub destination: SocketAddr,
+    /// What carries it.
+    pub transport: Transport,
+    /// Verdicts for both kinds of signal.
+    pub class: Class,
+    /// The queue that it has earned.
+    pub choice: QueueChoice,
+    /// The cycle it is in.
+    pub cycle: CycleId,
+    /// Cycles of the present connection that have ended.
+    pub cycles: u32,
+    /// Length of the last whole cycle, at most 4.29 s.
+    pub rtt: Option<Duration>,
+    /// Forward payload since the entry was made.
+    pub bytes: Bytes,
+    /// Forward packets since the entry was made.
+    pub packets: u64,
+    /// Windows of the cycles n (so far), n-1 and n-2.
+    pub windows: [Bytes; 3],
+    /// Signals booked to the same cycles; those that wait in the mailbox are not among them yet.
+    pub signals: SignalPair<[u32; 3]>,
+    /// Votes for both kinds of signal.
+    pub votes: SignalPair<Votes>,
+    /// Signals that came too late to be judged.
+    pub late_signals: u16,
+    /// Judgements not made although there was a signal.
+    pub withheld: u16,
+    /// When it was last seen in either direction, in steps of 2^20 ns modulo 2^32 of the table's clock.
+    pub seen: u32,
+    /// FIN or RST was seen, and no data since.
+    pub closing: bool,
+}
+
+impl LiveFlow {
+    /// Time since it was last seen, by the table's clock. Wraps after 52 days.
+    pub fn idle(&self, now: Time) -> Duration {
+        let ticks = ((now.as_nanos() >> TICK_SHIFT) as u32).wrapping_sub(self.seen);
+        Duration::from_nanos(u64::from(ticks) << TICK_SHIFT)
+    }
+}
+
+/// Whether a bucket that was read from the kernel was being written at that moment: its version is odd.
+pub fn is_torn(bucket: &[u8]) -> bool {
+    bucket.first().is_none_or(|lowest| lowest & 1 == 1)
+}
+
+/// The flows of one bucket as the kernel has it in memory; none if it is not as long as a bucket.
+pub fn flows_of(bucket: &[u8], params: &Params) -> Vec<LiveFlow> {
+    Bucket::from_bytes(bucket).map_or_else(Vec::new, |bucket| entries(&bucket, &params.to_raw()).collect())
+}
+
+fn entries<'a>(bucket: &'a Bucket, law: &'a ffi::Params) -> impl Iterator<Item = LiveFlow> + 'a {
+    (0..WAYS).filter(|way| bucket.tag[*way] != 0).map(|way| view(bucket, way, law))
+}
+
+fn view(bucket: &Bucket, way: usize, law: &ffi::Params) -> LiveFlow {
+    let (entry, flags) = (&bucket.way[way], bucket.flags[way]);
+    let (key, raw) = (&entry.key, &entry.flow);
+    let quic = raw.kind == QUIC;
+    let (low, high) = (endpoint(key.low, key.low_port), endpoint(key.high, key.high_port));
+    let (source, destination) = if flags & ASCENDING != 0 { (low, high) } else { (high, low) };
+    let counted = |kind| [0, 1, 2].map(|age| ffi::counted(law, raw, kind, age));
+    LiveFlow {
+        // The key itself has no protocol where the law does not tell them apart.
+        key: FlowKey { protocol: if quic { 17 } else { 6 }, ..FlowKey::from_raw(key) },
+        source,
+        destination,
+        transport: if quic { Transport::Quic } else { Transport::Tcp },
+        class: Class { loss: Verdict::from_raw(raw.verdict[0]), ecn: Verdict::from_raw(raw.verdict[1]) },
+        choice: choice_from_raw(ffi::choice(law, raw) as u8),
+        cycle: CycleId(raw.cycle),
+        cycles: raw.cycle.wrapping_sub(raw.first_cycle),
+        rtt: (raw.last_rtt != 0).then(|| Duration::from_nanos(raw.last_rtt.into())),
+        bytes: Bytes(raw.bytes),
+        packets: raw.packets,
+        windows: raw.window.map(|bytes| Bytes(bytes.into())),
+        signals: SignalPair { loss: counted(0), mark: counted(1) },
+        votes: SignalPair { loss: Votes::from_raw(raw.votes[0]), mark: Votes::from_raw(raw.votes[1]) },
+        late_signals: raw.late_signals,
+        withheld: raw.withheld,
+        seen: bucket.seen[way],
+        closing: flags & CLOSING != 0,
+    }
+}
+
+/// An ended cycle as the kernel writes it to its ring of events (`struct weir_event` of `bpf/crq_maps.h`).
+#[derive(Clone, Copy, Debug)]
+pub struct LiveEvent {
+    /// When, on the kernel's monotonic clock.
+    pub time: Time,
+    /// The flow.
+    pub key: FlowKey,
+    outcome: ffi::Outcome,
+}
+
+/// Bytes of an event's key, and of the outcome that ends it.
+const KEY_BYTES: usize = size_of::<ffi::Key>();
+const OUTCOME_BYTES: usize = size_of::<ffi::Outcome>();
+
+impl LiveEvent {
+    /// From the record's bytes; `None` if it is not as long as one.
+    pub fn from_bytes(record: &[u8]) -> Option<Self> {
+        let time = u64::from_ne_bytes(record.get(..8)?.try_into().ok()?);
+        let key = ffi::key_from_bytes(record.get(8..8 + KEY_BYTES)?)?;
+        let outcome = ffi::outcome_from_bytes(record.get(record.len().checked_sub(OUTCOME_BYTES)?..)?)?;
+        Some(Self { time: Time::from_nanos(time), key: FlowKey::from_raw(&key), outcome })
+    }
+
+    /// Tells `sink` of the cycle, the judgement and the change of queue, in this order, as [`Law::arrival`] does. Times
+    /// are moved back by `origin`.
+    ///
+    /// [`Law::arrival`]: crate::Law::arrival
+    pub fn report(&self, flow: FlowId, origin: Time, sink: &mut dyn LawSink) {
+        let shift = |time: u64| Time::from_nanos(time.saturating_sub(origin.as_nanos()));
+        let mut outcome = self.outcome;
+        outcome.end.started = shift(outcome.end.started).as_nanos();
+        outcome.end.ended = shift(outcome.end.ended).as_nanos();
+        crate::law::report(flow, &outcome, shift(self.time.as_nanos()), sink);
+    }
+}
+
+/// What a packet found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LiveOutcome {
+    /// Whether its flow has an entry.
+    pub known: bool,
+    /// The cycle that it is stamped with; 0 without an entry.
+    pub cycle: CycleId,
+    /// The queue for it.
+    pub choice: QueueChoice,
+    /// The cycle that it ended, and the judgement on it.
+    pub ended: Option<(CycleEnd, Assessment)>,
+}
+
+/// The flow table of a live link.
+#[derive(Clone, Debug)]
+pub struct LiveTable {
+    params: Params,
+    law: ffi::Params,
+    table: TableParams,
+    buckets: Vec<Bucket>,
+    waiting: Vec<Waiting>,
+    counters: live_ffi::Counters,
+}
+
+impl LiveTable {
+    /// An empty table; all memory is taken at once.
+    pub fn new(params: Params, config: &LiveConfig) -> Self {
+        let buckets = config.buckets() as usize;
+        Self {
+            params,
+            law: params.to_raw(),
+            table: config.raw(),
+            buckets: vec![Bucket::default(); buckets],
+            waiting: vec![Waiting::default(); buckets],
+            counters: live_ffi::Counters::default(),
+        }
+    }
+
+    /// The settings of the law.
+    pub const fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// Runs a packet of `wire_bytes` bytes: forward before it is queued, or reverse. Forward packets of unknown flows and
+    /// of no flow go to the standard queue.
+    pub fn arrival(
+        &mut self,
+        packet: &ParsedPacket,
+        wire_bytes: u32,
+        direction: Direction,
+        now: Time,
+    ) -> LiveOutcome {
+        let reverse = direction == Direction::Reverse;
+        live_ffi::count(&mut self.counters, packet.raw(), wire_bytes);
+        let mut out = ffi::Outcome::default();
+        let known = self.visit(packet, reverse, now, &mut out);
+        let choice = choice_from_raw(out.choice);
+        if !reverse {
+            live_ffi::count_choice(&mut self.counters, out.choice.into(), wire_bytes);
+        }
+        LiveOutcome {
+            known,
+            cycle: CycleId(out.cycle),
+            choice,
+            ended: (out.ended != 0).then(|| {
+                let end = CycleEnd::from_raw(FlowId::NONE, &out);
+                (end, Assessment::from_raw(FlowId::NONE, now, &out.assessed))
+            }),
+        }
+    }
+
+    fn visit(&mut self, packet: &ParsedPacket, reverse: bool, now: Time, out: &mut ffi::Outcome) -> bool {
+        if !live_ffi::wants(&self.law, packet.raw(), reverse) {
+            return false;
+        }
+        let (key, ascending) = ffi::key(packet.raw(), self.params.key_has_protocol);
+        let hash = live_ffi::hash(&self.table, &key);
+        let index = hash as u32 & self.table.bucket_mask;
+        let (bucket, waiting) = (&mut self.buckets[index as usize], &mut self.waiting[index as usize]);
+        let settings = Settings { law: &self.law, table: &self.table };
+        let visit = Visit { packet: packet.raw(), key: &key, hash, ascending, now: now.as_nanos() };
+        let way = if reverse {
+            live_ffi::reverse(&settings, bucket, waiting, &visit, &mut self.counters)
+        } else {
+            live_ffi::forward(&settings, bucket, waiting, &visit, &mut self.counters, out)
+        };
+        way.is_some()
+    }
+
+    /// Books a signal that the bottleneck gave to a packet that was stamped with `cycle` and had `segments` segments. It
+    /// counts from the flow's next packet on.
+    pub fn signal(&mut self, packet: &ParsedPacket, cycle: CycleId, signal: Signal, segments: u16) {
+        live_ffi::count_signal(&mut self.counters, signal.raw(), segments.into());
+        // As in the kernel: whatever the reverse direction would be looked up for.
+        if !live_ffi::wants(&self.law, packet.raw(), true) {
+            self.counters.unowned_signals += 1;
+            return;
+        }
+        let (key, _) = ffi::key(packet.raw(), self.params.key_has_protocol);
+        let hash = live_ffi::hash(&self.table, &key);
+        let bucket = &mut self.buckets[(hash as u32 & self.table.bucket_mask) as usize];
+        match live_ffi::way_of(bucket, &key, hash) {
+            Some(way) => {
+                live_ffi::book(&self.law, &mut bucket.way[way], signal.raw(), cycle.0, segments.into())
+            }
+            None => self.counters.unowned_signals += 1,
+        }
+    }
+
+    /// The flows that have an entry, in no particular order.
+    pub fn flows(&self) -> impl Iterator<Item = LiveFlow> + '_ {
+        self.buckets.iter().flat_map(|bucket| entries(bucket, &self.law))
+    }
+
+    /// The flow of a packet, if it has an entry.
+    pub fn flow_of(&self, packet: &ParsedPacket) -> Option<LiveFlow> {
+        let (key, _) = ffi::key(packet.raw(), self.params.key_has_protocol);
+        let hash = live_ffi::hash(&self.table, &key);
+        let bucket = &self.buckets[(hash as u32 & self.table.bucket_mask) as usize];
+        live_ffi::way_of(bucket, &key, hash).map(|way| view(bucket, way, &self.law))
+    }
+
+    /// Entries that are taken, idle ones included.
+    pub fn len(&self) -> usize {
+        self.buckets.iter().flat_map(|bucket| bucket.tag).filter(|tag| *tag != 0).count()
+    }
+
+    /// Whether no flow has an entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries that another flow could have at time `now`.
+    pub fn reclaimable(&self, now: Time) -> usize {
+        let tick = (now.as_nanos() >> TICK_SHIFT) as u32;
+        self.buckets
+            .iter()
+            .flat_map(|bucket| (0..WAYS).map(move |way| (bucket, way)))
+            .filter(|(bucket, way)| {
+                bucket.tag[*way] != 0 && live_ffi::may_go(&self.table, bucket, *way, tick)
+            })
+            .count()
+    }
+
+    /// Flows that the table has room for.
+    pub fn capacity(&self) -> usize {
+        self.buckets.len() * WAYS
+    }
+
+    /// Bytes that the table takes, whatever is in it.
+    pub fn bytes(&self) -> usize {
+        self.buckets.len() * (BUCKET_BYTES + WAITING_BYTES)
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> LiveCounters {
+        LiveCounters::from_raw(&self.counters)
+    }
+
+    /// The bytes of bucket `index` as the kernel's programs keep it, for comparison with theirs.
+    pub fn bucket_bytes(&self, index: usize) -> Vec<u8> {
+        live_ffi::bucket_bytes(&self.buckets[index])
+    }
+
+    /// The counters as the kernel's programs keep them.
+    pub fn counter_words(&self) -> [u64; COUNTER_WORDS] {
+        self.counters.to_words()
+    }
+}

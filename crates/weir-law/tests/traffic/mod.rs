@@ -1,0 +1,209 @@
+//! Traffic for the tests of the live table: packets of any flow, and senders that go through whole round trips.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use weir_core::{CycleId, Duration, QueueChoice, Time};
+use weir_law::live::{LiveOutcome, LiveTable};
+use weir_law::{Direction, ParsedPacket, Signal, Start, parse_cut};
+
+pub(crate) const FIN: u8 = 0x01;
+pub(crate) const SYN: u8 = 0x02;
+pub(crate) const RST: u8 = 0x04;
+pub(crate) const ACK: u8 = 0x10;
+
+/// Payload of a full TCP segment.
+pub(crate) const SEGMENT: u32 = 1460;
+
+/// An IP header with room for `rest`; `payload` more bytes are said to follow, but are not there.
+fn ip(from: SocketAddr, to: SocketAddr, protocol: u8, rest: &[u8], payload: u32, ecn: u8) -> (Vec<u8>, u32) {
+    let length = rest.len() as u32 + payload;
+    let mut out = Vec::with_capacity(40 + rest.len());
+    match (from, to) {
+        (SocketAddr::V4(from), SocketAddr::V4(to)) => {
+            let total = 20 + length;
+            // As BIG TCP does it: no length where it does not fit.
+            let told = u16::try_from(total).unwrap_or(0).to_be_bytes();
+            out.extend([0x45, ecn, told[0], told[1], 0, 0, 0, 0, 64, protocol, 0, 0]);
+            out.extend(from.ip().octets());
+            out.extend(to.ip().octets());
+            out.extend(rest);
+            (out, total)
+        }
+        (SocketAddr::V6(from), SocketAddr::V6(to)) => {
+            let told = u16::try_from(length).unwrap_or(0).to_be_bytes();
+            out.extend([0x60, ecn << 4, 0, 0, told[0], told[1], protocol, 64]);
+            out.extend(from.ip().octets());
+            out.extend(to.ip().octets());
+            out.extend(rest);
+            (out, 40 + length)
+        }
+        _ => panic!("both ends have one family"),
+    }
+}
+
+fn ports(from: SocketAddr, to: SocketAddr) -> [u8; 4] {
+    let (from, to) = (from.port().to_be_bytes(), to.port().to_be_bytes());
+    [from[0], from[1], to[0], to[1]]
+}
+
+/// The headers of a TCP segment, and its length on an IP link.
+pub(crate) fn tcp_frame(
+    from: SocketAddr,
+    to: SocketAddr,
+    (seq, ack): (u32, u32),
+    flags: u8,
+    payload: u32,
+) -> (Vec<u8>, u32) {
+    let mut header = Vec::with_capacity(20);
+    header.extend(ports(from, to));
+    header.extend(seq.to_be_bytes());
+    header.extend(ack.to_be_bytes());
+    header.extend([0x50, flags, 0x20, 0, 0, 0, 0, 0]);
+    ip(from, to, 6, &header, payload, 2)
+}
+
+pub(crate) fn tcp(
+    from: SocketAddr,
+    to: SocketAddr,
+    numbers: (u32, u32),
+    flags: u8,
+    payload: u32,
+) -> ParsedPacket {
+    let (frame, wire) = tcp_frame(from, to, numbers, flags, payload);
+    parse_cut(&frame, wire, Start::Ip)
+}
+
+/// A datagram of `payload` bytes with a short header.
+pub(crate) fn quic(from: SocketAddr, to: SocketAddr, spin: bool, payload: u32) -> ParsedPacket {
+    datagram(from, to, &[0x40 | u8::from(spin) << 5], payload)
+}
+
+/// A datagram with an Initial packet of version 1 that fills it.
+pub(crate) fn initial(from: SocketAddr, to: SocketAddr, payload: u32) -> ParsedPacket {
+    let rest = (0x4000 | (payload - 17) as u16).to_be_bytes();
+    let start = [0xc0, 0, 0, 0, 1, 4, 1, 2, 3, 4, 3, 9, 9, 9, 0, rest[0], rest[1]];
+    datagram(from, to, &start, payload)
+}
+
+fn datagram(from: SocketAddr, to: SocketAddr, start: &[u8], payload: u32) -> ParsedPacket {
+    let mut header = Vec::with_capacity(8 + start.len());
+    header.extend(ports(from, to));
+    header.extend(((8 + payload) as u16).to_be_bytes());
+    header.extend([0, 0]);
+    header.extend(start);
+    let (frame, wire) = ip(from, to, 17, &header, payload - start.len() as u32, 2);
+    parse_cut(&frame, wire, Start::Ip)
+}
+
+/// An end of a flow; different numbers are different ends of one family.
+pub(crate) fn end(v6: bool, number: u32, port: u16) -> SocketAddr {
+    if v6 {
+        let low = u128::from(number);
+        return (Ipv6Addr::from(0x2001_0db8 << 96 | low), port).into();
+    }
+    (Ipv4Addr::from(0x0a00_0000 | number & 0x00ff_ffff), port).into()
+}
+
+/// What carries a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Carrier {
+    Tcp,
+    Quic,
+}
+
+/// A sender and its receiver. Each call of [`Peer::cycle`] is one round trip.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) carrier: Carrier,
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) spin: bool,
+}
+
+impl Peer {
+    pub(crate) fn new(carrier: Carrier, from: SocketAddr, to: SocketAddr) -> Self {
+        Self { from, to, carrier, seq: 1000, ack: 5000, spin: false }
+    }
+
+    /// The next forward packet.
+    pub(crate) fn data(&mut self, payload: u32) -> ParsedPacket {
+        match self.carrier {
+            Carrier::Quic => quic(self.from, self.to, self.spin, payload),
+            Carrier::Tcp => {
+                let packet = tcp(self.from, self.to, (self.seq, self.ack), ACK, payload);
+                self.seq = self.seq.wrapping_add(payload);
+                packet
+            }
+        }
+    }
+
+    /// What the receiver says when all of it has come.
+    pub(crate) fn answer(&self) -> ParsedPacket {
+        match self.carrier {
+            Carrier::Quic => quic(self.to, self.from, self.spin, 40),
+            Carrier::Tcp => tcp(self.to, self.from, (self.ack, self.seq), ACK, 0),
+        }
+    }
+
+    /// A round trip of `window` bytes in packets of at most `most`; then the answer. `signals` are for its first packet.
+    /// Returns what the last packet found.
+    pub(crate) fn cycle(
+        &mut self,
+        table: &mut LiveTable,
+        window: u32,
+        most: u32,
+        signals: &[Signal],
+        now: Time,
+    ) -> LiveOutcome {
+        self.spin = !self.spin;
+        let (mut left, mut last) = (window, None);
+        while left > 0 {
+            let packet = self.data(left.min(most));
+            left -= left.min(most);
+            let found = send(table, &packet, Direction::Forward, now);
+            if last.is_none() {
+                for signal in signals {
+                    table.signal(&packet, found.cycle, *signal, 1);
+                }
+            }
+            last = Some(found);
+        }
+        send(table, &self.answer(), Direction::Reverse, now + Duration::from_millis(1));
+        last.unwrap_or(LiveOutcome {
+            known: false,
+            cycle: CycleId(0),
+            choice: QueueChoice::Standard,
+            ended: None,
+        })
+    }
+
+    /// Round trips `every` apart that lose a packet in every third and halve the window then, until the flow has earned
+    /// the responsive queue. Returns when.
+    pub(crate) fn earn(&mut self, table: &mut LiveTable, mut now: Time, every: Duration) -> Time {
+        for round in 0..12 {
+            let (window, lost) =
+                if round % 3 == 1 { (20, [Signal::Loss].as_slice()) } else { (10, [].as_slice()) };
+            let found = self.cycle(table, window * SEGMENT, SEGMENT, lost, now);
+            now += every;
+            if found.choice == QueueChoice::Responsive {
+                return now;
+            }
+        }
+        panic!("{self:?} earned nothing: {:?}", table.flow_of(&self.answer()));
+    }
+}
+
+/// Runs a packet; its bytes are those of an IP link.
+pub(crate) fn send(
+    table: &mut LiveTable,
+    packet: &ParsedPacket,
+    direction: Direction,
+    now: Time,
+) -> LiveOutcome {
+    let bytes = packet.ip_bytes().0 as u32;
+    table.arrival(packet, bytes, direction, now)
+}
