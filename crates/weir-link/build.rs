@@ -1,20 +1,41 @@
-//! Compiles the XDP program with clang and generates its typed loader.
+//! Compiles the eBPF programs with clang and generates the typed loader of the XDP program.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
 
-fn main() {
-    let source = PathBuf::from("../../bpf/xsk.bpf.c");
-    println!("cargo:rerun-if-changed={}", source.display());
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("xsk.skel.rs");
+const SOURCES: &str = "../../bpf";
+
+fn builder(name: &str) -> SkeletonBuilder {
     // Debian and Ubuntu keep asm/types.h under the machine's name, where clang's bpf target does not look.
     let machine = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    SkeletonBuilder::new()
-        .source(&source)
-        .clang_args(["-I".to_owned(), format!("/usr/include/{machine}-linux-gnu"), "-Wall".into()])
-        .build_and_generate(&out)
-        .unwrap_or_else(|error| {
-            panic!("{} does not compile; is clang installed? {error:#}", source.display())
-        });
+    let mut builder = SkeletonBuilder::new();
+    builder.source(Path::new(SOURCES).join(format!("{name}.bpf.c"))).clang_args([
+        "-I".to_owned(),
+        format!("/usr/include/{machine}-linux-gnu"),
+        "-Wall".into(),
+        // Atomic operations that return something, and 32-bit arithmetic: Linux 5.12.
+        "-mcpu=v3".into(),
+    ]);
+    builder
+}
+
+fn must<T, E: std::fmt::Display>(name: &str, result: Result<T, E>) {
+    if let Err(error) = result {
+        panic!("{name}.bpf.c does not compile; is clang installed? {error:#}");
+    }
+}
+
+fn main() {
+    let headers = ["core.h", "crq_maps.h", "law.h", "law_state.h", "packet.h", "table.h"];
+    let programs = ["xsk.bpf.c", "crq.bpf.c", "crq_signals.bpf.c"];
+    for file in headers.iter().chain(&programs) {
+        println!("cargo:rerun-if-changed={SOURCES}/{file}");
+    }
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    must("xsk", builder("xsk").build_and_generate(out.join("xsk.skel.rs")));
+    // These two share maps and settings, which skeletons cannot: they are loaded as plain objects.
+    for name in ["crq", "crq_signals"] {
+        must(name, builder(name).obj(out.join(format!("{name}.o"))).build());
+    }
 }

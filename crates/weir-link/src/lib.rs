@@ -13,6 +13,7 @@ mod features;
 mod flows;
 mod frame;
 mod io;
+pub mod kernel;
 mod limiter;
 mod observer;
 pub mod offload;

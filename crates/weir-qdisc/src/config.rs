@@ -169,11 +169,33 @@ impl QdiscConfig {
             return Err(ConfigError::ZeroRate);
         }
         Ok(match self {
-            Self::Pfifo(keys) => Box::new(Pfifo::new(packet_limit(keys.limit, "pfifo", "bfifo", context)?)),
-            Self::Bfifo(keys) => Box::new(Bfifo::new(byte_limit(keys.limit, "bfifo", "pfifo", context)?)),
+            Self::Pfifo(keys) => Box::new(Pfifo::new(keys.resolve(context)?)),
+            Self::Bfifo(keys) => Box::new(Bfifo::new(keys.resolve(context)?)),
             Self::Codel(keys) => Box::new(Codel::new(keys.resolve(context)?)),
             Self::Crq(keys) => Box::new(keys.build(context)?),
         })
+    }
+}
+
+impl PfifoConfig {
+    /// The limit in packets on a given link.
+    ///
+    /// # Errors
+    ///
+    /// As [`QdiscConfig::build`].
+    pub fn resolve(&self, context: &BuildContext) -> Result<u32, ConfigError> {
+        packet_limit(self.limit, "pfifo", "bfifo", context)
+    }
+}
+
+impl BfifoConfig {
+    /// The limit in wire bytes on a given link.
+    ///
+    /// # Errors
+    ///
+    /// As [`QdiscConfig::build`].
+    pub fn resolve(&self, context: &BuildContext) -> Result<u64, ConfigError> {
+        byte_limit(self.limit, "bfifo", "pfifo", context)
     }
 }
 
@@ -232,7 +254,7 @@ impl CrqKeys {
         let split = match self.split {
             SplitKind::Shared => Split::Shared,
             SplitKind::Hard => {
-                Split::Hard { rate: context.rate, burst: self.burst(context)?, mtu: context.mtu }
+                Split::Hard { rate: context.rate, burst: self.resolve_burst(context)?, mtu: context.mtu }
             }
         };
         let child = |config: &QdiscConfig, queue, key| {
@@ -249,7 +271,12 @@ impl CrqKeys {
         )
     }
 
-    fn burst(&self, context: &BuildContext) -> Result<u32, ConfigError> {
+    /// What a queue of a hard split may send at once after a pause, in wire bytes on a given link.
+    ///
+    /// # Errors
+    ///
+    /// If it is below one packet or given in BDP.
+    pub fn resolve_burst(&self, context: &BuildContext) -> Result<u32, ConfigError> {
         let bytes = match self.burst {
             Limit::Packets(packets) => u64::from(packets) * u64::from(context.mtu),
             Limit::Bytes(Bytes(bytes)) => bytes,

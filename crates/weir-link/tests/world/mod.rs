@@ -24,7 +24,7 @@ impl Namespace {
         Self(made.join().unwrap())
     }
 
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 

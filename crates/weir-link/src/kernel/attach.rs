@@ -1,0 +1,228 @@
+//! Puts programs at their hooks, finds them there again from another process, swaps and removes them.
+//!
+//! Traffic programs are attached by TCX (Linux 6.6) or else as filters of clsact. A TCX link lives by its pin; a filter
+//! lives by itself and is found by its handle and priority, which are constants. Tracing programs live by the pins of
+//! their links. All pins of one queue lie in one directory of bpffs.
+//!
+//! `reverse` goes in front of what is there already, since it only looks; `forward` behind, so that nothing changes the
+//! packet or its class after it; `redirect` behind, since nothing comes after it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook};
+
+use super::error::KernelError;
+use super::program::{Programs, Role};
+use super::sys;
+use super::talk;
+
+pub use super::sys::Side;
+
+/// Handle of all of Weir's clsact filters.
+pub const FILTER_HANDLE: u32 = 0x57e1;
+
+/// How a program gets at packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hook {
+    /// A link of its own (`BPF_TCX_INGRESS`, `BPF_TCX_EGRESS`).
+    Tcx,
+    /// A filter of the clsact qdisc.
+    Clsact,
+}
+
+/// One traffic program's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Which program.
+    pub role: Role,
+    /// The interface, in the network namespace of the calling thread.
+    pub ifindex: u32,
+    /// Its side.
+    pub side: Side,
+}
+
+impl Role {
+    /// The priority of its clsact filter: in the order in which they have to see a packet.
+    #[must_use]
+    pub fn filter_priority(self) -> u32 {
+        match self {
+            Self::Reverse => 57,
+            Self::Forward => 58,
+            Self::Redirect => 59,
+        }
+    }
+}
+
+impl Place {
+    fn link(&self, directory: &Path) -> PathBuf {
+        directory.join(format!("{}-link", self.role.name()))
+    }
+
+    fn filter(&self, program: BorrowedFd<'_>) -> TcHook {
+        let mut hook = TcHook::new(program);
+        hook.ifindex(self.ifindex as i32)
+            .attach_point(if self.side == Side::Ingress { TC_INGRESS } else { TC_EGRESS })
+            .handle(FILTER_HANDLE)
+            .priority(self.role.filter_priority())
+            .replace(true);
+        hook
+    }
+
+    fn describe(&self) -> String {
+        let side = if self.side == Side::Ingress { "ingress" } else { "egress" };
+        format!("attaching {} at the {side} of interface {}", self.role.name(), self.ifindex)
+    }
+}
+
+/// Attaches a program, or swaps it in one step for the one that is there. Without `wanted` by TCX if the kernel has it.
+/// Tells how it is attached.
+///
+/// # Errors
+/// [`KernelError::NoHook`] where the interface takes neither; otherwise what the kernel said.
+pub fn attach(
+    programs: &Programs,
+    directory: &Path,
+    place: &Place,
+    wanted: Option<Hook>,
+) -> Result<Hook, KernelError> {
+    let program = programs.descriptor(place.role)?;
+    let failed = |source| KernelError::from_io(place.describe(), source);
+    let path = place.link(directory);
+    if wanted != Some(Hook::Clsact) {
+        if let Ok(link) = sys::open(&path) {
+            match sys::update(link.as_fd(), program) {
+                Ok(()) => return Ok(Hook::Tcx),
+                // The interface went and took the attachment along; the pin is all that is left.
+                Err(error) if error.raw_os_error() == Some(libc::ENOLINK) => {
+                    std::fs::remove_file(&path).map_err(failed)?;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let present = find(directory, place) == Some(Hook::Clsact);
+        if !present || wanted == Some(Hook::Tcx) {
+            match sys::tcx(program, place.ifindex, place.side, place.role == Role::Reverse) {
+                Ok(link) => {
+                    sys::pin(link.as_fd(), &path).map_err(failed)?;
+                    if present {
+                        detach_filter(place)?;
+                    }
+                    return Ok(Hook::Tcx);
+                }
+                // Kernels before 6.6 do not know the attach type.
+                Err(error) if wanted.is_none() && error.raw_os_error() == Some(libc::EINVAL) => {}
+                Err(error) if wanted.is_none() && error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+    let mut hook = place.filter(program);
+    let (attached, _) = talk::listen(|| hook.create().and_then(|mut hook| hook.attach()));
+    attached.map_err(|error| match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => KernelError::NotPermitted { doing: place.describe() },
+        _ => KernelError::NoHook {
+            device: place.describe(),
+            ifindex: place.ifindex,
+            reason: io::Error::other(error.to_string()),
+        },
+    })?;
+    // The one that came before it must not count the packet too.
+    if path.exists() {
+        std::fs::remove_file(&path).map_err(failed)?;
+    }
+    Ok(Hook::Clsact)
+}
+
+/// How the program of a place is attached, if it is.
+#[must_use]
+pub fn find(directory: &Path, place: &Place) -> Option<Hook> {
+    if place.link(directory).exists() {
+        return Some(Hook::Tcx);
+    }
+    talk::listen(|| place.filter(no_descriptor()).query()).0.is_ok().then_some(Hook::Clsact)
+}
+
+/// Takes a program off; nothing happens where it is not attached. A clsact qdisc stays: others may have filters there.
+///
+/// # Errors
+/// What the kernel said.
+pub fn detach(directory: &Path, place: &Place) -> Result<(), KernelError> {
+    match std::fs::remove_file(place.link(directory)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(KernelError::from_io(format!("taking off {}", place.role.name()), error));
+        }
+        _ => {}
+    }
+    if find(directory, place).is_some() { detach_filter(place) } else { Ok(()) }
+}
+
+fn detach_filter(place: &Place) -> Result<(), KernelError> {
+    talk::listen(|| place.filter(no_descriptor()).detach())
+        .0
+        .map_err(|error| KernelError::from_libbpf(format!("taking off {}", place.role.name()), &error))
+}
+
+/// Attaches the programs that hear of losses and, where the queue can mark, of marks. Those that are there already stay:
+/// they depend on the queue's place and on the shape of its table only, which do not change while it stands.
+///
+/// # Errors
+/// What the kernel said.
+pub fn signals(programs: &Programs, directory: &Path) -> Result<(), KernelError> {
+    let marks = programs.config().can_mark;
+    for (name, wanted) in [("lost", true), ("left", marks)] {
+        let path = directory.join(format!("{name}-link"));
+        if !wanted {
+            remove(&path)?;
+        } else if !path.exists() {
+            let doing = || format!("attaching {name} to its tracepoint");
+            let link = sys::tracepoint(programs.signal_descriptor(name)?)
+                .map_err(|error| KernelError::from_io(doing(), error))?;
+            sys::pin(link.as_fd(), &path).map_err(|error| KernelError::from_io(doing(), error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the tracing programs off.
+///
+/// # Errors
+/// What the kernel said.
+pub fn detach_signals(directory: &Path) -> Result<(), KernelError> {
+    ["lost", "left"].iter().try_for_each(|name| remove(&directory.join(format!("{name}-link"))))
+}
+
+/// Removes every pin of a queue, and so its tracing programs, its TCX links and its maps, and the directory itself. Nothing
+/// happens where it is not there. Filters of clsact are to be taken off before ([`detach`]).
+///
+/// # Errors
+/// What the system said.
+pub fn unpin(directory: &Path) -> Result<(), KernelError> {
+    let failed = |error| KernelError::from_io(format!("removing {}", directory.display()), error);
+    // Signals first, so that what is purged with the queue counts for nobody.
+    detach_signals(directory)?;
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
+        remove(&entry.map_err(failed)?.path())?;
+    }
+    std::fs::remove_dir(directory).map_err(failed)
+}
+
+fn remove(path: &Path) -> Result<(), KernelError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(KernelError::from_io(format!("removing {}", path.display()), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A filter is found by handle and priority; its program is not asked for.
+fn no_descriptor() -> BorrowedFd<'static> {
+    // SAFETY: standard input's number is never read through here: libbpf ignores the descriptor where none is attached.
+    unsafe { BorrowedFd::borrow_raw(0) }
+}

@@ -1,0 +1,184 @@
+//! What is wanted as far as it was said, by words, by flags or in a TOML file; what was said last goes over the rest.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use weir_core::{Duration, Rate};
+use weir_law::{MainSignal, Params, Preset};
+use weir_qdisc::Limit;
+
+use super::leaf::Queues;
+use super::setup::{Directions, LinkSplit, SetupError, Share};
+use super::words::nearest;
+
+/// Parameters of the law as they were given: a preset and what differs from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LawKeys(serde_json::Map<String, serde_json::Value>);
+
+impl LawKeys {
+    /// Sets one parameter, or `preset`.
+    ///
+    /// # Errors
+    /// When there is no such parameter or it does not take the value.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SetupError> {
+        let is_preset = name == "preset";
+        // Numbers and booleans as such, all else is text.
+        let value = serde_json::from_str(value)
+            .ok()
+            .filter(|value: &serde_json::Value| value.is_number() || value.is_boolean())
+            .unwrap_or_else(|| value.into());
+        self.0.insert(name.to_owned(), value.clone());
+        let known = |_| match is_preset {
+            true => SetupError::value("preset", &format!("{} is not paper or comsys", unquoted(&value))),
+            false => self.params(MainSignal::Loss).expect_err("it was refused just now"),
+        };
+        self.params(MainSignal::Loss).map(drop).map_err(known)
+    }
+
+    fn over(mut self, mut below: Self) -> Self {
+        below.0.append(&mut self.0);
+        below
+    }
+
+    /// All parameters. Which signal leads is `main_signal` unless it was given.
+    ///
+    /// # Errors
+    /// Names the parameter that is unknown or out of range.
+    pub fn params(&self, main_signal: MainSignal) -> Result<Params, SetupError> {
+        for name in self.0.keys().filter(|name| *name != "preset") {
+            if !Params::FIELDS.contains(&name.as_str()) {
+                return Err(SetupError::unknown(name, "parameter of the law", nearest(name, Params::FIELDS)));
+            }
+        }
+        let params: Params = serde_json::from_value(self.0.clone().into())
+            .map_err(|error: serde_json::Error| SetupError::value("law", &error))?;
+        Ok(if self.0.contains_key("main_signal") { params } else { params.with_main_signal(main_signal) })
+    }
+}
+
+impl From<Preset> for LawKeys {
+    fn from(preset: Preset) -> Self {
+        let name = serde_json::to_value(preset).unwrap_or_default();
+        Self([("preset".to_owned(), name)].into_iter().collect())
+    }
+}
+
+fn unquoted(value: &serde_json::Value) -> String {
+    format!("'{}'", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+}
+
+/// What is wanted, as far as it was said. The keys of the file are these fields.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Keys {
+    /// The interface.
+    pub dev: Option<String>,
+    /// The rate of the link.
+    pub rate: Option<Rate>,
+    /// The rate of what is received, where it is another.
+    pub ingress_rate: Option<Rate>,
+    /// Which ways are shaped.
+    pub direction: Option<Directions>,
+    /// The two queues.
+    pub queues: Option<Queues>,
+    /// Whether they mark, for all that can and do not say it themselves.
+    pub ecn: Option<bool>,
+    /// Their limit, for those that do not say it themselves.
+    pub limit: Option<Limit>,
+    /// The round-trip time of limits in BDP.
+    pub rtt: Option<Duration>,
+    /// Whether a queue may use what the other leaves.
+    pub split: Option<LinkSplit>,
+    /// How the rate is divided.
+    pub share: Option<Share>,
+    /// The law.
+    pub law: LawKeys,
+    /// How many flows are remembered in each direction.
+    pub flows: Option<u32>,
+    /// A classless qdisc of somebody else may be put aside until `weir down`.
+    pub replace: Option<bool>,
+}
+
+impl Keys {
+    /// The keys of the file, for messages.
+    pub const NAMES: &[&str] = &[
+        "dev",
+        "rate",
+        "ingress_rate",
+        "direction",
+        "queues",
+        "ecn",
+        "limit",
+        "rtt",
+        "split",
+        "share",
+        "law",
+        "flows",
+        "replace",
+    ];
+
+    /// Takes one word with its value; an empty value for words that stand alone.
+    ///
+    /// # Errors
+    /// When the value cannot be read.
+    pub fn put(&mut self, word: &str, value: &str) -> Result<(), SetupError> {
+        fn read<T: FromStr<Err: fmt::Display>>(word: &str, value: &str) -> Result<Option<T>, SetupError> {
+            value.parse().map(Some).map_err(|error: T::Err| {
+                let text = error.to_string();
+                // Some errors name the word already.
+                SetupError::value(word, text.strip_prefix(&format!("{word}: ")).unwrap_or(&text))
+            })
+        }
+        match word {
+            "dev" => self.dev = Some(value.to_owned()),
+            "rate" => self.rate = read(word, value)?,
+            "ingress_rate" => self.ingress_rate = read(word, value)?,
+            "direction" => self.direction = read(word, value)?,
+            "queues" => self.queues = read(word, value)?,
+            "ecn" => self.ecn = Some(true),
+            "noecn" => self.ecn = Some(false),
+            "limit" => self.limit = read(word, value)?,
+            "rtt" => self.rtt = read(word, value)?,
+            "split" => self.split = read(word, value)?,
+            "share" => self.share = read(word, value)?,
+            "preset" => self.law.set("preset", value)?,
+            "set" => {
+                let Some((name, value)) = value.split_once('=') else {
+                    let problem = format!("'{value}': write NAME=VALUE, such as min_window_segments=2");
+                    return Err(SetupError::value("set", &problem));
+                };
+                self.law.set(name.trim(), value.trim())?;
+            }
+            "flows" => {
+                let problem =
+                    |_| SetupError::value(word, &format!("'{value}' is not a number such as 65536"));
+                self.flows = Some(value.parse().map_err(problem)?);
+            }
+            "replace" => self.replace = Some(true),
+            _ => return Err(SetupError::unknown(word, "word of weir up", nearest(word, Self::NAMES))),
+        }
+        Ok(())
+    }
+
+    /// These, and where they say nothing, those below.
+    #[must_use]
+    pub fn over(self, below: Self) -> Self {
+        Self {
+            dev: self.dev.or(below.dev),
+            rate: self.rate.or(below.rate),
+            ingress_rate: self.ingress_rate.or(below.ingress_rate),
+            direction: self.direction.or(below.direction),
+            queues: self.queues.or(below.queues),
+            ecn: self.ecn.or(below.ecn),
+            limit: self.limit.or(below.limit),
+            rtt: self.rtt.or(below.rtt),
+            split: self.split.or(below.split),
+            share: self.share.or(below.share),
+            law: self.law.over(below.law),
+            flows: self.flows.or(below.flows),
+            replace: self.replace.or(below.replace),
+        }
+    }
+}

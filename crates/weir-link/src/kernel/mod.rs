@@ -1,0 +1,55 @@
+//! Congestion-responsive queuing in the kernel: eBPF programs classify the packets of a live interface, HTB and the
+//! kernel's own queue disciplines queue them.
+//!
+//! The programs of `bpf/crq.bpf.c` run the responsiveness law of weir-law on every packet before it is queued and choose
+//! one of two HTB classes for it; tracing programs book the packets that the queue disciplines drop or mark.
+
+pub mod attach;
+mod bytes;
+mod check;
+mod config;
+mod down;
+mod error;
+mod events;
+mod hold;
+mod hooks;
+mod journal;
+mod keys;
+mod leaf;
+mod netlink;
+mod plan;
+mod program;
+mod qdisc;
+pub mod reasons;
+mod setup;
+mod show;
+mod snapshot;
+mod step;
+mod sweep;
+mod sys;
+mod talk;
+mod testrun;
+mod tree;
+mod up;
+mod words;
+
+pub use config::{LinkLayer, ProgramConfig};
+pub use down::{Down, down, down_all, plan_down};
+pub use error::KernelError;
+pub use events::{Event, Events};
+pub use hold::Held;
+pub use journal::{JournalError, Phase};
+pub use keys::{Keys, LawKeys};
+pub use leaf::{Leaf, LeafKind, Queues};
+pub use plan::ifb_name;
+pub use program::{ProgramCost, Programs, Role};
+pub use qdisc::Qdisc;
+pub use setup::{DEFAULT_FLOWS, DEFAULT_RTT, Direction, Directions, LinkSplit, Setup, SetupError, Share};
+pub use show::{AttachedProgram, Fault, Instance, instances};
+pub use snapshot::{Count, Counters, FlowKind, FlowSnapshot, Snapshot};
+pub use step::{BPFFS, Step, StepError};
+pub use sys::identify;
+pub use testrun::{TestPacket, TestResult};
+pub use tree::{HTB_HANDLE, RESPONSIVE_HANDLE, STANDARD_HANDLE};
+pub use up::{Up, UpError, plan, standing, up};
+pub use words::parse as parse_words;

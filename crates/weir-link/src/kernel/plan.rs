@@ -1,0 +1,336 @@
+//! From what is there to what is wanted: the ordered steps. Nothing is changed here.
+//!
+//! Plans start from what is found on the machine, not from where a command thinks it was: the same code sets up, changes,
+//! mends what a killed command left, and takes down. The order keeps traffic flowing: a tree is complete before packets
+//! are classified into it, packets are redirected last and released first, and a root is replaced in one step.
+
+use std::io;
+
+use super::hooks::{Hooks, Part, Presence};
+use super::journal::{Before, Journal, JournalError, NamespaceId, Phase};
+use super::qdisc::{self, LinkState, Qdisc, Qdiscs};
+use super::setup::{Direction, Setup, SetupError};
+use super::step::{Action, Step, bpffs_is_mounted};
+use super::tree;
+use super::up::UpError;
+
+/// What is there.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) namespace: NamespaceId,
+    pub(super) index: u32,
+    /// The interface; `None` if it is gone.
+    pub(super) link: Option<LinkState>,
+    pub(super) qdiscs: Qdiscs,
+    /// The interface that what is received is sent through.
+    pub(super) ifb: Option<LinkState>,
+    pub(super) ifb_qdiscs: Qdiscs,
+    pub(super) journal: Option<Journal>,
+    pub(super) bpffs: bool,
+}
+
+/// The name of the interface that Weir makes to shape what interface `index` receives.
+pub fn ifb_name(index: u32) -> String {
+    format!("weir{index}")
+}
+
+fn unread(source: io::Error) -> UpError {
+    UpError::Unread { source }
+}
+
+impl Seen {
+    /// Looks at an interface of the calling thread's namespace.
+    pub(super) fn of_device(device: &str) -> Result<Self, UpError> {
+        let links = qdisc::links().map_err(unread)?;
+        let Some(link) = links.iter().find(|link| link.name == device) else {
+            let names: Vec<String> = links.into_iter().map(|link| link.name).collect();
+            return Err(UpError::NoDevice { device: device.to_owned(), known: names.join(", ") });
+        };
+        Self::of_index(link.index, &links)
+    }
+
+    /// Looks at what belongs to an interface that may be gone.
+    pub(super) fn of_index(index: u32, links: &[LinkState]) -> Result<Self, UpError> {
+        let namespace = NamespaceId::current().map_err(unread)?;
+        let link = links.iter().find(|link| link.index == index).cloned();
+        let ifb = links.iter().find(|link| link.name == ifb_name(index)).cloned();
+        let qdiscs = |link: &Option<LinkState>| match link {
+            Some(link) => Qdiscs::read(link.index).map_err(unread),
+            None => Ok(Qdiscs::default()),
+        };
+        Ok(Self {
+            namespace,
+            index,
+            qdiscs: qdiscs(&link)?,
+            ifb_qdiscs: qdiscs(&ifb)?,
+            link,
+            ifb,
+            journal: Journal::read(namespace, index)?,
+            bpffs: bpffs_is_mounted(),
+        })
+    }
+
+    fn device(&self) -> &str {
+        self.link.as_ref().map_or("", |link| &link.name)
+    }
+
+    /// Whether the root is the one that `up` made.
+    pub(super) fn root_is_ours(&self) -> bool {
+        tree::is_ours(self.qdiscs.root())
+    }
+
+    /// The setup that is complete now.
+    pub(super) fn standing(&self) -> Option<&Setup> {
+        self.journal.as_ref().filter(|journal| journal.phase == Phase::Up)?.setup.as_ref()
+    }
+
+    /// The steps to `setup`.
+    pub(super) fn steps_to(&self, setup: &Setup) -> Result<Vec<Step>, UpError> {
+        let wanted = setup.direction.each();
+        let before = self.before(setup)?;
+        let mut journal = match &self.journal {
+            Some(journal) => Journal { before, ..journal.clone() },
+            None => Journal::new(self.device(), self.index, self.namespace, before),
+        };
+        let standing = self.standing();
+        let mut steps = Vec::new();
+        if !self.bpffs {
+            steps.push(Step::new("for pinned programs", Action::Mount));
+        }
+        for direction in wanted {
+            let before = standing.filter(|before| before.direction.each().contains(direction));
+            steps.extend(match direction {
+                Direction::Egress => self.egress(setup, before)?,
+                Direction::Ingress => self.ingress(setup, before)?,
+            });
+            steps.extend(self.programs(setup, before, *direction));
+        }
+        // Last, so that what is known of its flows is not lost when something before fails.
+        for direction in [Direction::Ingress, Direction::Egress] {
+            if !wanted.contains(&direction) {
+                steps.extend(self.steps_from(direction, &journal.before));
+            }
+        }
+        if steps.is_empty() && standing == Some(setup) {
+            return Ok(steps);
+        }
+        journal.device = self.device().to_owned();
+        journal.phase = Phase::Changing;
+        journal.target = Some(setup.clone());
+        let begin = Step::new("what is there now", Action::Record(Box::new(journal.clone())));
+        journal.phase = Phase::Up;
+        journal.target = None;
+        journal.setup = Some(setup.clone());
+        let end = Step::new("all is up", Action::Record(Box::new(journal)));
+        Ok([begin].into_iter().chain(steps).chain([end]).collect())
+    }
+
+    /// What was there before the first `up`; refuses what could not be put back.
+    fn before(&self, setup: &Setup) -> Result<Before, UpError> {
+        let shapes_egress = setup.direction.each().contains(&Direction::Egress);
+        let known = self.journal.as_ref().map(|journal| journal.before.clone());
+        if self.root_is_ours() {
+            return known.ok_or_else(|| UpError::LostJournal { device: self.device().to_owned() });
+        }
+        let mut before = known.unwrap_or_else(|| Before {
+            root: None,
+            txqueuelen: self.link.as_ref().map_or(0, |link| link.txqueuelen),
+            clsact: self.qdiscs.ingress().is_some(),
+            bpffs: self.bpffs,
+        });
+        if shapes_egress {
+            before.root = self.foreign_root(setup.replace)?.cloned();
+        }
+        Ok(before)
+    }
+
+    /// The root of somebody else that is to be put aside.
+    fn foreign_root(&self, replace: bool) -> Result<Option<&Qdisc>, UpError> {
+        let Some(root) = self.qdiscs.root().filter(|root| !root.is_default()) else { return Ok(None) };
+        let (device, kind, handle) = (self.device().to_owned(), root.kind.clone(), root.handle_text());
+        if self.qdiscs.has_children(root.handle) || !root.is_restorable() {
+            Err(UpError::Classful { device, kind, handle })
+        } else if !replace {
+            Err(UpError::Foreign { device, kind, handle })
+        } else {
+            Ok(Some(root))
+        }
+    }
+
+    fn egress(&self, setup: &Setup, before: Option<&Setup>) -> Result<Vec<Step>, UpError> {
+        let device = self.device();
+        Ok(if self.root_is_ours() {
+            tree::change(device, setup, before, Direction::Egress, &self.qdiscs)?
+        } else {
+            let replacing = self.qdiscs.root().is_some_and(|root| !root.is_default());
+            tree::build(device, setup, Direction::Egress, replacing)?
+        })
+    }
+
+    fn ingress(&self, setup: &Setup, before: Option<&Setup>) -> Result<Vec<Step>, UpError> {
+        let name = ifb_name(self.index);
+        let mut steps = Vec::new();
+        match &self.ifb {
+            Some(ifb) if ifb.kind != "ifb" || self.journal.is_none() => {
+                return Err(UpError::NameTaken { name, device: self.device().to_owned() });
+            }
+            Some(_) => {}
+            None => {
+                let mtu = self.link.as_ref().map_or(1500, |link| link.mtu);
+                let lines = vec![
+                    format!("link add {name} type ifb"),
+                    format!("link set {name} mtu {mtu} txqueuelen 1000 up"),
+                ];
+                let purpose = format!("what {} receives is sent through {name}", self.device());
+                steps.push(Step::new(purpose, Action::Ip(lines)));
+            }
+        }
+        steps.extend(if tree::is_ours(self.ifb_qdiscs.root()) {
+            tree::change(&name, setup, before, Direction::Ingress, &self.ifb_qdiscs)?
+        } else {
+            tree::build(&name, setup, Direction::Ingress, false)?
+        });
+        Ok(steps)
+    }
+
+    /// The programs of one direction.
+    pub(super) fn hooks(&self, direction: Direction) -> Hooks {
+        let link = self.link.as_ref();
+        let device = match (link, &self.journal) {
+            (Some(link), _) => link.name.clone(),
+            (None, Some(journal)) => journal.device.clone(),
+            (None, None) => String::new(),
+        };
+        let (queue_device, queue_index) = match direction {
+            Direction::Egress => (device.clone(), link.map(|link| link.index)),
+            Direction::Ingress => (ifb_name(self.index), self.ifb.as_ref().map(|ifb| ifb.index)),
+        };
+        Hooks {
+            direction,
+            device,
+            index: self.index,
+            queue_device,
+            queue_index,
+            ethernet: link.is_none_or(|link| link.ethernet),
+            namespace: self.namespace.inode,
+        }
+    }
+
+    fn programs(&self, setup: &Setup, before: Option<&Setup>, direction: Direction) -> Vec<Step> {
+        let hooks = self.hooks(direction);
+        let presence = hooks.presence();
+        let same = before.is_some_and(|before| hooks.config(before) == hooks.config(setup));
+        if same && presence == Presence::Whole {
+            return Vec::new();
+        }
+        // Without a journal the tables are those of an interface of before that had the same numbers.
+        let keep = presence != Presence::None
+            && self.journal.is_some()
+            && before.is_none_or(|before| before.flows == setup.flows);
+        let marks = setup.can_mark();
+        let load = Action::Load { hooks: hooks.clone(), setup: Box::new(setup.clone()), keep };
+        let attach = |part: Part| Step::new("programs", Action::Attach { hooks: hooks.clone(), part, marks });
+        [Step::new("programs and tables", load)]
+            .into_iter()
+            .chain(hooks.parts().into_iter().map(attach))
+            .collect()
+    }
+
+    /// The steps that take the programs of one direction off, as far as they are there.
+    fn programs_off(&self, direction: Direction, before: &Before) -> Vec<Step> {
+        let hooks = self.hooks(direction);
+        let mut steps = Vec::new();
+        for (part, hook) in hooks.attached().into_iter().rev() {
+            if hook.is_some() && part != Part::Signals {
+                steps.push(Step::new("programs", Action::Detach { hooks: hooks.clone(), part }));
+            }
+        }
+        if hooks.pins().exists() {
+            steps.push(Step::new("programs and tables", Action::Unpin { hooks: hooks.clone() }));
+        }
+        let made = hooks.uses_clsact() || self.standing().is_none();
+        let clsact = self.qdiscs.ingress().is_some_and(|qdisc| qdisc.kind == "clsact");
+        if clsact && made && !before.clsact {
+            let action = Action::DropClsact { device: self.device().to_owned(), index: self.index };
+            steps.push(Step::new("the hooks", action));
+        }
+        steps
+    }
+
+    /// The steps that take one direction down, as far as it is there.
+    fn steps_from(&self, direction: Direction, before: &Before) -> Vec<Step> {
+        let mut steps = self.programs_off(direction, before);
+        match direction {
+            Direction::Egress => {
+                if self.root_is_ours() {
+                    steps.push(self.root_back(before.root.as_ref()));
+                }
+                let link = self.link.as_ref().filter(|link| link.txqueuelen != before.txqueuelen);
+                // Only the kernel's own correction is taken back, not what an operator set meanwhile.
+                if let Some(link) = link.filter(|_| before.txqueuelen == 0 && self.root_is_ours()) {
+                    let line = format!("link set {} txqueuelen 0", link.name);
+                    steps.push(Step::new("the queue length that was", Action::Ip(vec![line])));
+                }
+            }
+            Direction::Ingress => {
+                if let Some(ifb) = self.ifb.as_ref().filter(|ifb| ifb.kind == "ifb") {
+                    let line = format!("link del {}", ifb.name);
+                    steps.push(Step::new("packets go straight again", Action::Ip(vec![line])));
+                }
+            }
+        }
+        steps
+    }
+
+    fn root_back(&self, former: Option<&Qdisc>) -> Step {
+        let device = self.device().to_owned();
+        match former {
+            Some(qdisc) => {
+                let action = Action::Restore { device, index: self.index, qdisc: qdisc.clone() };
+                Step::new("the qdisc that was there", action)
+            }
+            None => {
+                let line = format!("qdisc del dev {device} root");
+                Step::new("the kernel's own qdisc", Action::Tc(vec![line]))
+            }
+        }
+    }
+
+    /// The steps to what was there before; none if nothing of ours is there.
+    pub(super) fn steps_back(&self) -> Vec<Step> {
+        let before = self.journal.as_ref().map(|journal| journal.before.clone());
+        // Without a journal what was there is not known: the kernel's own then.
+        let known = before.unwrap_or(Before {
+            txqueuelen: self.link.as_ref().map_or(0, |link| link.txqueuelen),
+            clsact: true,
+            bpffs: true,
+            root: None,
+        });
+        let mut steps: Vec<Step> = [Direction::Ingress, Direction::Egress]
+            .into_iter()
+            .flat_map(|direction| self.steps_from(direction, &known))
+            .collect();
+        if !known.bpffs && self.bpffs {
+            steps.push(Step::new("unless others use it", Action::Unmount));
+        }
+        if let Some(journal) = &self.journal {
+            let mut leaving = journal.clone();
+            leaving.phase = Phase::Leaving;
+            steps.insert(0, Step::new("going down", Action::Record(Box::new(leaving))));
+            steps.push(Step::new("nothing is left", Action::Forget(journal.path())));
+        }
+        steps
+    }
+}
+
+impl From<SetupError> for UpError {
+    fn from(error: SetupError) -> Self {
+        Self::Setup(error)
+    }
+}
+
+impl From<JournalError> for UpError {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error)
+    }
+}

@@ -1,0 +1,164 @@
+//! What is up in this network namespace, and whether all of it is still there. Reads only and needs no privileges where
+//! the files of /run/weir may be read.
+
+use std::path::PathBuf;
+
+use super::attach::Hook;
+use super::hooks::{Hooks, Part};
+use super::journal::{Journal, NamespaceId, Phase, pins};
+use super::plan::{Seen, ifb_name};
+use super::qdisc::{self, Qdiscs};
+use super::setup::{Direction, Setup};
+use super::step::BPFFS;
+use super::tree::{self, RESPONSIVE_HANDLE, STANDARD_HANDLE};
+use super::up::UpError;
+
+/// One shaped direction of one interface.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instance {
+    /// The interface, by the name it has now, or had last if it is gone.
+    pub device: String,
+    /// Its index.
+    pub index: u32,
+    /// The inode of its network namespace.
+    pub namespace: u64,
+    /// Which way.
+    pub direction: Direction,
+    /// The device whose qdiscs are the queues: the interface itself, or the IFB device for what it receives.
+    pub queue_device: String,
+    /// Its index; `None` if it is gone.
+    pub queue_index: Option<u32>,
+    /// Whether `up` and `down` came to their ends.
+    pub phase: Phase,
+    /// When the phase began, in seconds since 1970.
+    pub since: u64,
+    /// What was set up; where `up` did not come to its end, what it was on the way to.
+    pub setup: Setup,
+    /// Where its programs and maps are pinned.
+    pub pins: PathBuf,
+    /// Its programs. Whether they are there takes the right to read bpffs.
+    pub programs: Vec<AttachedProgram>,
+    /// What is not as it was set up.
+    pub faults: Vec<Fault>,
+}
+
+/// A program of an instance, or the two that listen to its queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachedProgram {
+    /// What it is and where it belongs: `forward at the egress of eth0`.
+    pub what: String,
+    /// By what it is attached; `None` if it is not.
+    pub hook: Option<&'static str>,
+}
+
+/// Something that is not as it was set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What it is.
+    pub what: String,
+    /// The command that mends it.
+    pub remedy: String,
+}
+
+/// All instances of the calling thread's network namespace, by interface and direction.
+///
+/// # Errors
+/// When the kernel or the journals cannot be read.
+pub fn instances() -> Result<Vec<Instance>, UpError> {
+    let unread = |source| UpError::Unread { source };
+    let namespace = NamespaceId::current().map_err(unread)?;
+    let links = qdisc::links().map_err(unread)?;
+    let mut instances = Vec::new();
+    for journal in Journal::all()?.into_iter().filter(|journal| journal.namespace == namespace) {
+        let seen = Seen::of_index(journal.index, &links)?;
+        let Some(setup) = journal.target.as_ref().or(journal.setup.as_ref()) else { continue };
+        for direction in setup.direction.each() {
+            instances.push(instance(&seen, &journal, setup, *direction));
+        }
+    }
+    Ok(instances)
+}
+
+fn instance(seen: &Seen, journal: &Journal, setup: &Setup, direction: Direction) -> Instance {
+    let device = seen.link.as_ref().map_or(&journal.device, |link| &link.name).clone();
+    let (queue_device, queue, qdiscs) = match direction {
+        Direction::Egress => (device.clone(), &seen.link, &seen.qdiscs),
+        Direction::Ingress => (ifb_name(journal.index), &seen.ifb, &seen.ifb_qdiscs),
+    };
+    let mut instance = Instance {
+        index: journal.index,
+        namespace: journal.namespace.inode,
+        direction,
+        queue_index: queue.as_ref().map(|link| link.index),
+        phase: journal.phase,
+        since: journal.since,
+        setup: setup.clone(),
+        pins: pins(journal.namespace.inode, journal.index, direction),
+        programs: programs(&seen.hooks(direction), setup),
+        faults: Vec::new(),
+        queue_device,
+        device,
+    };
+    instance.faults = faults(&instance, seen, qdiscs);
+    instance
+}
+
+fn programs(hooks: &Hooks, setup: &Setup) -> Vec<AttachedProgram> {
+    let told = |(part, hook): (Part, Option<Hook>)| AttachedProgram {
+        what: part.describe(hooks, setup.can_mark()),
+        hook: hook.map(|hook| match (part, hook) {
+            (Part::Signals, _) => "tracepoint",
+            (_, Hook::Tcx) => "tcx",
+            (_, Hook::Clsact) => "clsact",
+        }),
+    };
+    hooks.attached().into_iter().map(told).collect()
+}
+
+fn faults(instance: &Instance, seen: &Seen, qdiscs: &Qdiscs) -> Vec<Fault> {
+    let device = &instance.device;
+    let down = format!("weir down dev {device}");
+    // What was set up is in the journal, so that a reload without words mends.
+    let mend = format!("weir reload dev {device}");
+    let fault = |what: String, remedy: &str| vec![Fault { what, remedy: remedy.to_owned() }];
+    if seen.link.is_none() {
+        return fault(format!("the interface {device} is gone"), &down);
+    }
+    match instance.phase {
+        Phase::Up => {}
+        Phase::Changing => return fault(format!("weir up on {device} did not come to its end"), &down),
+        Phase::Leaving => return fault(format!("weir down on {device} did not come to its end"), &down),
+    }
+    let queue_device = &instance.queue_device;
+    if instance.queue_index.is_none() {
+        return fault(format!("the device {queue_device} is gone"), &mend);
+    }
+    if !tree::is_ours(qdiscs.root()) {
+        let root = qdiscs.root().map_or("nothing", |root| root.kind.as_str());
+        return fault(format!("{queue_device} has {root} as its root qdisc, no longer Weir's HTB"), &down);
+    }
+    let queues = &instance.setup.queues;
+    let mut faults = Vec::new();
+    for (name, handle, leaf) in [
+        ("responsive", RESPONSIVE_HANDLE, &queues.responsive),
+        ("standard", STANDARD_HANDLE, &queues.standard),
+    ] {
+        let kind = qdiscs.with_handle(handle).map(|qdisc| qdisc.kind.as_str());
+        if kind != Some(leaf.kind.name()) {
+            let what = match kind {
+                Some(kind) => {
+                    format!("the {name} queue of {queue_device} is a {kind}, no longer a {}", leaf.kind)
+                }
+                None => format!("the {name} queue of {queue_device}, a {}, is gone", leaf.kind),
+            };
+            faults.extend(fault(what, &mend));
+        }
+    }
+    // Who may not look into bpffs cannot tell.
+    if std::fs::read_dir(BPFFS).is_ok() {
+        for program in instance.programs.iter().filter(|program| program.hook.is_none()) {
+            faults.extend(fault(format!("the program {} is not attached", program.what), &mend));
+        }
+    }
+    faults
+}

@@ -1,0 +1,53 @@
+//! Removes what interfaces left behind that went together with their network namespace: nobody can go there any more to
+//! run `weir down`.
+//!
+//! Whether a namespace is gone cannot be asked, since any open descriptor may hold it. But the pinned link of a program
+//! says by itself when its interface has gone, and an inode number that belongs to another namespace now says that the
+//! one before is dead.
+
+use std::fs;
+use std::path::Path;
+
+use super::attach;
+use super::hooks;
+use super::journal::{self, Journal, JournalError, NamespaceId};
+use super::setup::Direction;
+use super::step::BPFFS;
+
+/// Removes pins and journals of interfaces of other namespaces that are gone.
+pub(super) fn sweep(here: NamespaceId) -> Result<(), JournalError> {
+    let journals: Vec<Journal> =
+        Journal::all()?.into_iter().filter(|journal| journal.namespace != here).collect();
+    for journal in &journals {
+        let pins = [Direction::Egress, Direction::Ingress]
+            .map(|direction| journal::pins(journal.namespace.inode, journal.index, direction));
+        let reused = journal.namespace.inode == here.inode;
+        // While the IFB device is there, somebody can still go to its namespace.
+        let links = pins.each_ref().map(|pins| pins.join("forward-link"));
+        let left: Vec<_> = links.iter().filter(|link| link.exists()).collect();
+        let dead = !left.is_empty() && left.iter().all(|link| hooks::is_off(link));
+        if reused || dead {
+            // What cannot be removed now will be tried again.
+            let removed = pins.iter().all(|pins| attach::unpin(pins).is_ok());
+            if removed {
+                journal::forget(&journal.path())?;
+            }
+        }
+    }
+    // Without journal: what was pinned by a process that died between the two, before the machine forgot /run.
+    let of_journals = |name: &str| {
+        journals
+            .iter()
+            .any(|journal| name.starts_with(&format!("{}-{}-", journal.namespace.inode, journal.index)))
+    };
+    let folder = Path::new(BPFFS).join("weir");
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let of_here = name.starts_with(&format!("{}-", here.inode));
+        if !of_here && !of_journals(&name) && hooks::is_off(&entry.path().join("forward-link")) {
+            let _ = attach::unpin(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(folder);
+    Ok(())
+}
