@@ -7,6 +7,7 @@
 //! comparison, the first is what seeing every packet gives up. Unlike iperf3 across a testbed, sender, bottleneck and
 //! receiver share the CPUs, and the cost is all of theirs together.
 
+use std::any::Any;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -170,15 +171,14 @@ pub fn run(
     stop: &AtomicBool,
     progress: &dyn Fn(usize, usize, &str),
 ) -> Result<Bench, BenchError> {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let machine = format!("Linux {}, {processors} processors", kernel.trim());
+    let machine = machine();
     let mut rows: Vec<Row> = Vec::new();
     let total = RATES.len() * ROWS.len();
     for rate in RATES {
         for (name, middle) in ROWS {
             progress(rows.len(), total, name);
-            let Some(mut row) = measure(name, middle, rate, seconds, stop)? else {
+            let as_it_is = |_: &Topology| -> Result<Box<dyn Any>, _> { Ok(Box::new(())) };
+            let Some(mut row) = measure(name, middle, rate, seconds, stop, &as_it_is)? else {
                 return Ok(Bench { bench: "link", machine, rows });
             };
             let beside = rows.iter().find(|other| other.rate == rate && other.name == BESIDE);
@@ -190,6 +190,44 @@ pub fn run(
         }
     }
     Ok(Bench { bench: "link", machine, rows })
+}
+
+/// Kernel and processors, for a reader of the numbers.
+pub(crate) fn machine() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    format!("Linux {}, {processors} processors", kernel.trim())
+}
+
+/// What is added to a bottleneck once it stands; what comes back is dropped before the bottleneck is.
+pub(crate) type Prepare = dyn Fn(&Topology) -> Result<Box<dyn Any>, BenchError>;
+
+/// What a router with HTB and bfifo did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forwarding {
+    /// Data packets of 1448 bytes of payload that arrived.
+    pub(crate) packets_per_second: f64,
+    /// CPU time of the whole machine for each of them.
+    pub(crate) ns_per_packet: f64,
+}
+
+/// Measures the kernel's forwarding of single frames through HTB with a bfifo. `prepare` may add to the router once it
+/// stands. `None` if it was stopped.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn forwarding(
+    name: &'static str,
+    rate: Rate,
+    seconds: Duration,
+    stop: &AtomicBool,
+    prepare: &Prepare,
+) -> Result<Option<Forwarding>, BenchError> {
+    let row = measure(name, Middle::Kernel { frames: true }, rate, seconds, stop, prepare)?;
+    Ok(row.map(|row| Forwarding {
+        packets_per_second: row.packets_per_second,
+        ns_per_packet: row.ns_per_packet,
+    }))
 }
 
 /// A bottleneck in user space, under way.
@@ -252,6 +290,7 @@ fn measure(
     rate: Rate,
     seconds: Duration,
     stop: &AtomicBool,
+    prepare: &Prepare,
 ) -> Result<Option<Row>, BenchError> {
     let spec = TopologySpec::default();
     let topology = match middle {
@@ -267,6 +306,7 @@ fn measure(
             None
         }
     };
+    let _prepared = prepare(&topology)?;
     let control = Control::default();
     let flows: Vec<Flow> = (0..FLOWS)
         .map(|n| {

@@ -1,10 +1,22 @@
 //! What this host can do: each check tries the thing itself rather than guess from versions, and a check that fails
 //! names the command that mends it.
 
+mod bpf;
+mod emu;
+mod kernel;
+mod vm;
+
 use std::io;
 use std::process::Command;
 
 use serde::Serialize;
+
+/// The worlds that are examined, with what each is.
+pub const WORLDS: [(&str, &str); 3] = [
+    ("emu", "real packets, queue in user space"),
+    ("kernel", "the kernel's queues on a live interface: weir up"),
+    ("vm", "the same under another kernel, in a micro-VM"),
+];
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -21,7 +33,7 @@ pub enum Status {
 /// One thing that was tried.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// The world that needs it: `emu`.
+    /// The world that needs it: `emu`, `kernel` or `vm`.
     pub world: &'static str,
     /// What was tried.
     pub name: &'static str,
@@ -33,35 +45,25 @@ pub struct Check {
     pub fix: Option<String>,
 }
 
-/// Runs every check. Leaves nothing behind on the host.
+/// Runs every check, in the order of [`WORLDS`]. Leaves nothing behind on the host.
 pub fn examine() -> Vec<Check> {
-    vec![
-        privileges(),
-        namespaces(),
-        iproute2(),
-        veth(),
-        packet_sockets(),
-        af_xdp(),
-        ebpf(),
-        controllers(),
-        processors(),
-    ]
+    [emu::checks(), kernel::checks(), vm::checks()].concat()
 }
 
-/// Whether the world `emu` can run here.
-pub fn can_emulate(checks: &[Check]) -> bool {
-    checks.iter().all(|check| check.status != Status::Missing)
+/// Whether a world, by its name in [`WORLDS`], can run here.
+pub fn can_run(checks: &[Check], world: &str) -> bool {
+    checks.iter().filter(|check| check.world == world).all(|check| check.status != Status::Missing)
 }
 
 /// What failed: how badly, what was found, and the command that mends it.
 type Failure = (Status, String, Option<String>);
 
-fn emu(name: &'static str, found: Result<String, Failure>) -> Check {
+fn check(world: &'static str, name: &'static str, found: Result<String, Failure>) -> Check {
     let (status, detail, fix) = match found {
         Ok(detail) => (Status::Ok, detail, None),
         Err(failure) => failure,
     };
-    Check { world: "emu", name, status, detail, fix }
+    Check { world, name, status, detail, fix }
 }
 
 fn fix(command: &str) -> Option<String> {
@@ -70,27 +72,17 @@ fn fix(command: &str) -> Option<String> {
 
 /// What mends `error`: rights where those are what is missing, else `command`.
 fn or_root(error: &io::Error, command: &str) -> Option<String> {
-    match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => as_root(),
-        _ => fix(command),
-    }
+    if is_refusal(error) { as_root() } else { fix(command) }
+}
+
+/// Whether rights are what is missing: by its number, or in the words of `ip` and `tc`.
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+        || error.to_string().contains("Operation not permitted")
 }
 
 fn as_root() -> Option<String> {
     fix("run as root: sudo weir ...")
-}
-
-fn privileges() -> Check {
-    // SAFETY: geteuid has no preconditions.
-    let uid = unsafe { libc::geteuid() };
-    emu(
-        "root",
-        if uid == 0 {
-            Ok("running as root".to_owned())
-        } else {
-            Err((Status::Missing, format!("running as user {uid}; making networks needs root"), as_root()))
-        },
-    )
 }
 
 /// Runs `work` in a thread with a network namespace of its own, which goes when the thread does.
@@ -109,157 +101,50 @@ fn in_new_namespace<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io:
     })
 }
 
-fn namespaces() -> Check {
-    emu(
-        "network namespaces",
-        in_new_namespace(|| Ok("can be made".to_owned()))
-            .map_err(|error| (Status::Missing, error.to_string(), as_root())),
-    )
-}
-
-fn iproute2() -> Check {
-    let install = fix("apt-get install -y iproute2");
-    emu(
-        "iproute2",
-        match Command::new("ip").arg("-V").output() {
-            Ok(output) if output.status.success() => {
-                Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-            }
-            Ok(output) => {
-                Err((Status::Missing, String::from_utf8_lossy(&output.stderr).trim().to_owned(), install))
-            }
-            Err(error) => Err((Status::Missing, format!("the ip command: {error}"), install)),
-        },
-    )
-}
-
-fn veth() -> Check {
-    let made = in_new_namespace(|| {
-        let output = Command::new("ip")
-            .args(["link", "add", "weir0", "type", "veth", "peer", "name", "weir1"])
-            .output()?;
-        if output.status.success() {
-            Ok("can be made".to_owned())
-        } else {
-            Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
-        }
-    });
-    emu(
-        "veth pairs",
-        made.map_err(|error| (Status::Missing, error.to_string(), or_root(&error, "modprobe veth"))),
-    )
-}
-
-fn socket(family: libc::c_int, protocol: libc::c_int) -> io::Result<()> {
-    // SAFETY: opens a descriptor that is closed below.
-    let fd = unsafe { libc::socket(family, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
+/// Runs a command in the calling thread's network namespace and hands back what it printed, or else the first line of
+/// what it complained about.
+fn run(program: &str, arguments: &[&str]) -> io::Result<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|error| io::Error::new(error.kind(), format!("the {program} command: {error}")))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
-    // SAFETY: fd is open and ours.
-    unsafe { libc::close(fd) };
-    Ok(())
-}
-
-fn packet_sockets() -> Check {
-    let opened = socket(libc::AF_PACKET, 0).map(|()| "can be opened".to_owned());
-    emu("packet sockets", opened.map_err(|error| (Status::Missing, error.to_string(), as_root())))
-}
-
-fn af_xdp() -> Check {
-    let opened = socket(libc::AF_XDP, 0).map(|()| "can be opened".to_owned());
-    emu(
-        "AF_XDP",
-        opened.map_err(|error| {
-            let detail = format!("{error}; runs use packet sockets instead");
-            (Status::Limited, detail, or_root(&error, "use a kernel with CONFIG_XDP_SOCKETS=y"))
-        }),
-    )
-}
-
-fn ebpf() -> Check {
-    // The two instructions of `return XDP_PASS`: r0 = 2; exit.
-    let program: [u64; 2] = [0x0000_0002_0000_00b7, 0x0000_0000_0000_0095];
-    let license = c"GPL";
-    #[repr(C)]
-    struct Load {
-        prog_type: u32,
-        insn_cnt: u32,
-        insns: u64,
-        license: u64,
-    }
-    const BPF_PROG_LOAD: libc::c_int = 5;
-    const BPF_PROG_TYPE_XDP: u32 = 6;
-    let load = Load {
-        prog_type: BPF_PROG_TYPE_XDP,
-        insn_cnt: 2,
-        insns: program.as_ptr() as u64,
-        license: license.as_ptr() as u64,
-    };
-    // SAFETY: the attributes point to memory that outlives the call and their size is given.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const load, size_of::<Load>()) };
-    let loaded = if fd < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        // SAFETY: fd is open and ours.
-        unsafe { libc::close(fd as libc::c_int) };
-        Ok("an XDP program loads".to_owned())
-    };
-    emu(
-        "eBPF",
-        loaded.map_err(|error| {
-            (Status::Limited, format!("{error}; runs use packet sockets instead"), as_root())
-        }),
-    )
-}
-
-fn controllers() -> Check {
-    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let available = std::fs::read_to_string(path).unwrap_or_default();
-    let missing: Vec<_> = ["reno", "cubic", "bbr"]
-        .into_iter()
-        .filter(|name| !available.split_whitespace().any(|have| have == *name))
-        .collect();
-    emu(
-        "TCP congestion controls",
-        if missing.is_empty() {
-            Ok(available.trim().to_owned())
-        } else {
-            let fix = format!(
-                "modprobe -a {}",
-                missing.iter().map(|name| format!("tcp_{name}")).collect::<Vec<_>>().join(" ")
-            );
-            Err((Status::Limited, format!("no {}", missing.join(", ")), Some(fix)))
-        },
-    )
-}
-
-fn processors() -> Check {
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
-    emu(
-        "processors",
-        if count >= 2 {
-            Ok(format!("{count}"))
-        } else {
-            Err((Status::Limited, "1; the bottleneck will leave packets late at high rates".to_owned(), None))
-        },
-    )
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(match said.lines().find(|line| !line.trim().is_empty()) {
+        Some(line) => line.trim().trim_start_matches("Error: ").to_owned(),
+        None => format!("{program} ended with {}", output.status),
+    }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Status, examine};
+    use super::{Status, WORLDS, can_run, check, examine};
 
     #[test]
     fn whatever_fails_says_what_to_do() {
         let checks = examine();
-        assert_eq!(checks.len(), 9);
+        for (world, _) in WORLDS {
+            assert!(checks.iter().filter(|check| check.world == world).count() >= 5, "{world}: {checks:?}");
+        }
         for check in &checks {
+            assert!(WORLDS.iter().any(|(world, _)| *world == check.world), "{check:?}");
             assert!(!check.detail.is_empty(), "{check:?}");
             assert!(
                 check.status == Status::Ok || check.fix.is_some() || check.name == "processors",
                 "{check:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_world_runs_unless_something_it_needs_is_missing() {
+        let works = check("emu", "a", Ok("found".to_owned()));
+        let less = check("emu", "b", Err((Status::Limited, "slow".to_owned(), None)));
+        let missing = check("kernel", "c", Err((Status::Missing, "none".to_owned(), None)));
+        let checks = [works, less, missing];
+        assert!(can_run(&checks, "emu"));
+        assert!(!can_run(&checks, "kernel"));
     }
 }

@@ -6,7 +6,7 @@ use weir_link::offload::{self, OffloadError, OffloadGuard, Role};
 use crate::host::{HostError, Namespace, Topology};
 
 /// Packets that a host's interface may hold while the bottleneck is late; far more than any burst here.
-const WAITING: u32 = 4_000;
+pub(crate) const WAITING: u32 = 4_000;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::fs;
 use weir_core::Histogram;
 use weir_law::{Signal, Verdict};
 
-use crate::record::FlowRecord;
+use crate::record::{FlowRecord, Recorder};
 use crate::result::{AssessmentRow, ChoiceRow, FlowResult, Health, Meta, QueueResult, RunResult, Series};
 use crate::run::Ended;
 use crate::scenario::{FULL_PACKET, Flow, Pattern, Scenario};
@@ -48,8 +48,8 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
                 marked: queue.marked,
             })
             .collect(),
-        health: health(scenario, &ended),
-        law_counters: counters(&ended),
+        health: health(&ended),
+        law_counters: ended.law_counters.clone(),
         assessments: recorder
             .assessments
             .iter()
@@ -82,14 +82,15 @@ fn meta(scenario: &Scenario, ended: &Ended) -> Meta {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     Meta {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        world: "emu".to_owned(),
+        world: ended.world.name().to_owned(),
         seed: ended.seed,
         started_unix_s: ended.started_unix_s,
         wall_s: ended.wall.as_secs_f64(),
         machine: format!("Linux {}, {processors} processors", kernel.trim()),
-        io: format!("{}, {} scheduling", ended.link.path, ended.link.scheduling),
+        io: ended.io.clone(),
         scenario: scenario.clone(),
         qdisc: scenario.bottleneck.qdisc.to_string(),
+        qdiscs: ended.qdiscs.clone(),
         cut_short: ended.cut_short.map(str::to_owned),
     }
 }
@@ -164,9 +165,9 @@ fn assessment_row(
     })
 }
 
-fn counters(ended: &Ended) -> Vec<(String, u64)> {
-    let Some(law) = &ended.law else { return Vec::new() };
-    let counters = serde_json::to_value(law.counters()).unwrap_or_default();
+/// Counters by name.
+pub(crate) fn named(counters: &impl serde::Serialize) -> Vec<(String, u64)> {
+    let counters = serde_json::to_value(counters).unwrap_or_default();
     let Some(counters) = counters.as_object() else { return Vec::new() };
     counters.iter().map(|(name, value)| (name.clone(), value.as_u64().unwrap_or(0))).collect()
 }
@@ -185,17 +186,22 @@ fn series(scenario: &Scenario, ended: &Ended) -> Series {
     }
 }
 
-/// The run's own error. Whatever makes it doubtful becomes a sentence.
-fn health(scenario: &Scenario, ended: &Ended) -> Health {
-    let link = &ended.link;
+/// The emulator's own error. Whatever makes a run doubtful becomes a sentence.
+pub(crate) fn emulator_health(
+    scenario: &Scenario,
+    link: &weir_link::RunReport,
+    recorder: &Recorder,
+) -> Health {
     let pipeline = &link.pipeline;
     let audit = &pipeline.audit;
     let lost = scenario.bottleneck.rate.bytes_in(pipeline.late_loss).0;
     let mut health = Health {
-        lateness_ns: ended.recorder.lateness.clone(),
+        lateness_ns: recorder.lateness.clone(),
         capacity_lost_bytes: lost,
         ring_overflows: link.io.receive_overflows + link.io.interface_drops,
         frames_exhausted: link.io.out_of_frames + pipeline.pool_exhausted,
+        requeued: 0,
+        unheard: 0,
         cpu_s: (link.cpu_user + link.cpu_system).as_secs_f64(),
         largest_burst_bytes: pipeline.burst_highest,
         allowed_burst_bytes: pipeline.burst_allowed + pipeline.largest_packet + 1,
@@ -207,25 +213,15 @@ fn health(scenario: &Scenario, ended: &Ended) -> Health {
         overtaken: audit.overtaken,
         warnings: Vec::new(),
     };
+    warn_of_lateness(scenario, &mut health);
     let mut warn = |doubtful: bool, text: String| {
         if doubtful {
             health.warnings.push(text);
         }
     };
-    let shortest =
-        scenario.expanded_flows().iter().filter_map(|flow| flow.rtt).chain([scenario.bottleneck.rtt]).min();
-    let limit = (shortest.unwrap_or_default().scale(LATE_SHARE).as_nanos()).max(LATE_NS);
-    let late = health.lateness_ns.quantile(0.99).unwrap_or(0);
-    warn(
-        late > limit,
-        format!(
-            "1 in 100 packets left more than {:.2} ms late; lower the rate or free the processors",
-            late as f64 / 1e6
-        ),
-    );
     let carried = pipeline.forward.sent_bytes.max(FULL_PACKET);
     warn(
-        lost as f64 > LOST_SHARE * carried as f64,
+        is_much(lost, carried),
         format!(
             "the emulator lost {lost} bytes of the link's capacity ({:.2} %)",
             100.0 * lost as f64 / carried as f64
@@ -251,6 +247,36 @@ fn health(scenario: &Scenario, ended: &Ended) -> Health {
         !audit.holds() || !pipeline.forward.balances() || !pipeline.reverse.balances(),
         format!("packets are not accounted for: {:?}, {} overtaken", audit.unbalanced, audit.overtaken),
     );
+    health
+}
+
+/// Whether a link that carried `carried` bytes lost too much of its capacity for its results to be believed.
+pub(crate) fn is_much(lost: u64, carried: u64) -> bool {
+    lost as f64 > LOST_SHARE * carried as f64
+}
+
+/// Warns if packets left so late that the endpoints saw another path than the scenario's.
+pub(crate) fn warn_of_lateness(scenario: &Scenario, health: &mut Health) {
+    let shortest =
+        scenario.expanded_flows().iter().filter_map(|flow| flow.rtt).chain([scenario.bottleneck.rtt]).min();
+    let limit = (shortest.unwrap_or_default().scale(LATE_SHARE).as_nanos()).max(LATE_NS);
+    let late = health.lateness_ns.quantile(0.99).unwrap_or(0);
+    if late > limit {
+        health.warnings.push(format!(
+            "1 in 100 packets left more than {:.2} ms late; lower the rate or free the processors",
+            late as f64 / 1e6
+        ));
+    }
+}
+
+/// The bottleneck's health, and what hosts and flows add to it.
+fn health(ended: &Ended) -> Health {
+    let mut health = ended.health.clone();
+    let mut warn = |doubtful: bool, text: String| {
+        if doubtful {
+            health.warnings.push(text);
+        }
+    };
     warn(ended.host_drops > 0, format!("the hosts' interfaces dropped {} packets", ended.host_drops));
     warn(ended.capture_missed > 0, format!("the capture file lacks {} packets", ended.capture_missed));
     for (flow, seen) in &ended.flows {

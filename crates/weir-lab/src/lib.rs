@@ -1,6 +1,7 @@
 //! The laboratory: a scenario names a bottleneck, flows and what to measure; a run sends real packets through it and
 //! leaves tables, JSON and a report; a figure is many runs beside a paper's numbers.
 
+pub mod bench_law;
 pub mod bench_link;
 pub mod doctor;
 pub mod figure;
@@ -13,7 +14,12 @@ pub mod run;
 pub mod scenario;
 pub mod summary;
 pub mod traffic;
+pub mod vm;
 
+mod capture;
 mod edges;
+mod emulator;
 mod gather;
+mod kernel_world;
+mod link_thread;
 mod record;

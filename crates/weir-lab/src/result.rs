@@ -1,12 +1,12 @@
 //! What a run leaves: one record that the tables, the JSON, the report and the figures are all made from.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use weir_core::{Histogram, Seed};
 
 use crate::scenario::Scenario;
 
 /// Everything that was measured in one run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunResult {
     /// What ran, where and when.
     pub meta: Meta,
@@ -30,11 +30,11 @@ pub struct RunResult {
 }
 
 /// What ran, where and when.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Meta {
     /// The version of Weir.
     pub version: String,
-    /// The world: `emu`.
+    /// The world: `emu` or `kernel`.
     pub world: String,
     /// Seed and run number.
     pub seed: Seed,
@@ -44,18 +44,22 @@ pub struct Meta {
     pub wall_s: f64,
     /// Kernel release and processor count of the host.
     pub machine: String,
-    /// How packets were read and written, and how the thread was scheduled, such as `xdp driver copy, deadline scheduling`.
+    /// How packets were read and written, and how the thread was scheduled, such as `xdp driver copy, deadline scheduling`;
+    /// in world `kernel` also by what they were delayed.
     pub io: String,
     /// The complete scenario, defaults filled in.
     pub scenario: Scenario,
     /// The queue discipline in a line.
     pub qdisc: String,
+    /// World `kernel`: the kernel's queues with their counters at the end, as `tc -s -j qdisc show` prints them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub qdiscs: Vec<serde_json::Value>,
     /// Why the run ended before its flows had, if it did: `timeout` or `interrupted`.
     pub cut_short: Option<String>,
 }
 
 /// One flow: what its endpoints saw, what the bottleneck did to it, what the law made of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FlowResult {
     /// The flow's name.
     pub name: String,
@@ -109,7 +113,7 @@ pub struct FlowResult {
 }
 
 /// One queue of the bottleneck.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct QueueResult {
     /// `queue` when there is one, else `standard` and `responsive`.
     pub name: String,
@@ -128,17 +132,22 @@ pub struct QueueResult {
 }
 
 /// The run's own error, and the checks that hold on every run.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Health {
     /// How late packets left after the moment that the model gave them, in nanoseconds.
     pub lateness_ns: Histogram,
     /// Bytes of link capacity given up because the emulator was later than one burst.
     pub capacity_lost_bytes: u64,
-    /// Packets that a receive ring could not take.
+    /// Packets that a receive ring could not take; in world `kernel`, records that the measuring ring could not take.
     pub ring_overflows: u64,
     /// Packets refused because all frames were in use.
     pub frames_exhausted: u64,
-    /// CPU seconds used by the emulator's thread.
+    /// World `kernel`: packets that the driver gave back and HTB sent again.
+    pub requeued: u64,
+    /// World `kernel`: arrivals, departures and drops that the kernel counted without announcing them; the times of those
+    /// packets are guesses.
+    pub unheard: u64,
+    /// CPU seconds used by the emulator's thread; in world `kernel` by those that delay and listen.
     pub cpu_s: f64,
     /// The largest burst above the link's rate, in bytes, by real departure times.
     pub largest_burst_bytes: u64,
@@ -161,7 +170,7 @@ pub struct Health {
 }
 
 /// One judgement of the law.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AssessmentRow {
     /// When, seconds into the run.
     pub time_s: f64,
@@ -188,7 +197,7 @@ pub struct AssessmentRow {
 }
 
 /// A flow that changes queue.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChoiceRow {
     /// When, seconds into the run.
     pub time_s: f64,
@@ -199,7 +208,7 @@ pub struct ChoiceRow {
 }
 
 /// Samples over time, in bins of `interval_s`; bin `i` covers `i * interval_s` to `(i + 1) * interval_s`.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Series {
     /// The width of a bin in seconds.
     pub interval_s: f64,
@@ -212,7 +221,7 @@ pub struct Series {
 }
 
 /// A queue in one bin.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct QueueBin {
     /// Packets that left.
     pub departed: u32,
@@ -229,7 +238,7 @@ pub struct QueueBin {
 }
 
 /// A flow in one bin.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct FlowBin {
     /// Wire bytes that left the bottleneck.
     pub departed_bytes: u64,

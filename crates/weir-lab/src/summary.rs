@@ -133,7 +133,7 @@ fn queues(result: &RunResult) -> String {
 fn health(result: &RunResult) -> String {
     let health = &result.health;
     format!(
-        "Packets left late by p50 {}, p99 {}, max {}; {} in = {} out + {} dropped + {} queued; emulator used {:.1} s of CPU in {:.1} s ({}).",
+        "Packets left late by p50 {}, p99 {}, max {}; {} in = {} out + {} dropped + {} queued; {} used {:.1} s of CPU in {:.1} s ({}).",
         millis(health.lateness_ns.quantile(0.5)),
         millis(health.lateness_ns.quantile(0.99)),
         millis(health.lateness_ns.max()),
@@ -141,6 +141,7 @@ fn health(result: &RunResult) -> String {
         health.departed,
         health.dropped,
         health.still_queued,
+        if result.meta.world == "emu" { "emulator" } else { "delays and measuring" },
         health.cpu_s,
         result.meta.wall_s,
         result.meta.io,

@@ -219,6 +219,7 @@ fn result(name: &str, sketches: &[Sketch], isolate: bool) -> RunResult {
         io: "xdp".to_owned(),
         scenario: scenario(name),
         qdisc: if isolate { "crq limit 125kb" } else { "bfifo limit 125kb" }.to_owned(),
+        qdiscs: Vec::new(),
         cut_short: None,
     };
     let law_counters = vec![("flows_tracked".to_owned(), flows.len() as u64), ("evictions".to_owned(), 0)];
@@ -455,4 +456,18 @@ fn files_are_tidy_tables_and_nothing_half_written_is_left() {
     assert_eq!(table("flows.csv").0, ["flow"]);
     let error = output::write(&dir.join("run.json"), &run).unwrap_err();
     assert!(error.to_string().contains("run.json"), "{error}");
+}
+
+#[test]
+fn a_run_is_read_back_as_it_was_written() {
+    let written = result("read back", &WITH, true);
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let files = output::write(first.path(), &written).unwrap();
+    let read = weir_lab::vm::read::read(first.path()).unwrap();
+    assert_eq!(read.queues[0].sojourn_ns, written.queues[0].sojourn_ns);
+    output::write(second.path(), &read).unwrap();
+    for file in files {
+        let again = second.path().join(file.file_name().unwrap());
+        assert!(std::fs::read(&file).unwrap() == std::fs::read(&again).unwrap(), "{}", file.display());
+    }
 }

@@ -12,6 +12,7 @@ mod setting;
 use serde::Serialize;
 
 use crate::result::RunResult;
+use crate::run::World;
 use crate::scenario::Scenario;
 
 pub use run::{FigureError, FigureOptions, FigureProgress, run};
@@ -53,7 +54,7 @@ impl About {
             id: id.to_owned(),
             title: title.to_owned(),
             paper: paper.to_owned(),
-            worlds: vec!["emu"],
+            worlds: [World::Emu, World::Kernel, World::Vm].map(World::name).to_vec(),
             state: "complete",
             variants: variants.to_vec(),
         }
@@ -63,6 +64,8 @@ impl About {
 /// How a figure is to be made.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// Where the runs go on.
+    pub world: World,
     /// The variant's name.
     pub variant: String,
     /// A tenth of the rate and of the bytes.
@@ -124,7 +127,7 @@ impl FigureResult {
     ) -> Self {
         Self {
             figure: figure.to_owned(),
-            world: "emu".to_owned(),
+            world: plan.world.name().to_owned(),
             seed: plan.seed,
             variant: plan.variant.clone(),
             quick: plan.quick,
@@ -222,7 +225,7 @@ fn mean(values: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Plan, all, find};
+    use super::{Plan, World, all, find};
 
     #[test]
     fn every_figure_plans_sound_scenarios_in_every_variant() {
@@ -230,7 +233,14 @@ mod tests {
             let about = figure.about();
             for variant in &about.variants {
                 for quick in [false, true] {
-                    let plan = Plan { variant: variant.name.clone(), quick, runs: None, seed: 1, only: None };
+                    let plan = Plan {
+                        world: World::Emu,
+                        variant: variant.name.clone(),
+                        quick,
+                        runs: None,
+                        seed: 1,
+                        only: None,
+                    };
                     let jobs = figure.jobs(&plan);
                     assert!(!jobs.is_empty());
                     let mut names: Vec<_> = jobs.iter().map(|job| job.name.clone()).collect();

@@ -10,7 +10,8 @@ use thiserror::Error;
 use super::{Figure, FigureResult, Job, Plan};
 use crate::output::{self, OutputError};
 use crate::result::RunResult;
-use crate::run::{RunOptions, run as run_scenario};
+use crate::run::{RunOptions, World, run as run_scenario};
+use crate::vm::{self, VmError, VmOptions, VmRun};
 
 /// A figure that could not be made.
 #[derive(Debug, Error)]
@@ -25,11 +26,24 @@ pub enum FigureError {
         /// What there is.
         known: String,
     },
+    /// The figure is not made in that world.
+    #[error("figure {figure} cannot be made in world {world}; it can in {known}")]
+    World {
+        /// The figure.
+        figure: String,
+        /// What was asked for.
+        world: &'static str,
+        /// What there is.
+        known: String,
+    },
     /// No cell is left.
     #[error(
         "no cell of the figure has '{0}' in its name; `--only` takes a part of a name such as \"CoDel drop, 5ms\""
     )]
     Nothing(String),
+    /// No micro-VM could be started.
+    #[error(transparent)]
+    Vm(#[from] VmError),
     /// Data could not be written.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -49,7 +63,7 @@ pub struct FigureOptions<'a> {
     pub out: PathBuf,
     /// Runs at the same time; none to choose by rate and processors.
     pub jobs: Option<usize>,
-    /// How packets are read and written.
+    /// How packets are read and written. The world is the plan's.
     pub run: RunOptions<'a>,
     /// Called now and then, from any thread.
     pub progress: &'a (dyn Fn(FigureProgress) + Sync),
@@ -73,7 +87,6 @@ pub struct FigureProgress {
 /// # Errors
 /// If the plan names a variant or cells that there are not, or data cannot be written. A run that fails is no error: its
 /// cell says so.
-#[allow(clippy::disallowed_methods, reason = "progress is told in wall-clock time")]
 pub fn run(figure: &dyn Figure, plan: &Plan, options: &FigureOptions) -> Result<FigureResult, FigureError> {
     let about = figure.about();
     if about.variants.iter().all(|variant| variant.name != plan.variant) {
@@ -84,11 +97,41 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &FigureOptions) -> Result<
             known: known.join(", "),
         });
     }
+    if !about.worlds.contains(&plan.world.name()) {
+        return Err(FigureError::World {
+            figure: about.id,
+            world: plan.world.name(),
+            known: about.worlds.join(", "),
+        });
+    }
     let jobs = figure.jobs(plan);
     if jobs.is_empty() {
         return Err(FigureError::Nothing(plan.only.clone().unwrap_or_default()));
     }
-    let parallel = options.jobs.unwrap_or_else(|| fitting(&jobs)).clamp(1, jobs.len());
+    let results = match plan.world {
+        World::Vm => run_in_guests(&jobs, options)?,
+        World::Emu | World::Kernel => run_here(&jobs, plan, options)?,
+    };
+    let result = figure.reduce(plan, &jobs, &results);
+    for (name, text) in [
+        ("figure.json", serde_json::to_string_pretty(&result).expect("a figure is plain data")),
+        ("figure.txt", result.table.clone()),
+        ("figure.html", result.html.clone()),
+    ] {
+        let path = options.out.join(name);
+        let written = std::fs::create_dir_all(&options.out).and_then(|()| std::fs::write(&path, text));
+        written.map_err(|source| FigureError::Write { path, source })?;
+    }
+    Ok(result)
+}
+
+/// What each job came to, or why to nothing.
+type Outcomes = Vec<Result<RunResult, String>>;
+
+/// All jobs on this host, several at a time.
+#[allow(clippy::disallowed_methods, reason = "progress is told in wall-clock time")]
+fn run_here(jobs: &[Job], plan: &Plan, options: &FigureOptions) -> Result<Outcomes, FigureError> {
+    let parallel = options.jobs.unwrap_or_else(|| fitting(jobs)).clamp(1, jobs.len());
     let share = share(parallel);
     let results: Vec<Mutex<Option<Result<RunResult, String>>>> =
         jobs.iter().map(|_| Mutex::new(None)).collect();
@@ -103,7 +146,7 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &FigureOptions) -> Result<
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let stop = || options.run.stop.load(Ordering::Relaxed) || abandon.load(Ordering::Relaxed);
                     let Some(job) = jobs.get(index).filter(|_| !stop()) else { return };
-                    let outcome = run_job(job, share, options);
+                    let outcome = run_job(job, plan, share, options);
                     if let Ok(Err(error)) = outcome {
                         abandon.store(true, Ordering::Relaxed);
                         failed.lock().unwrap_or_else(|poison| poison.into_inner()).get_or_insert(error);
@@ -126,41 +169,67 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &FigureOptions) -> Result<
     if let Some(error) = failed.into_inner().unwrap_or_else(|poison| poison.into_inner()) {
         return Err(error.into());
     }
-    let results: Vec<_> = results
+    let results = results
         .into_iter()
         .map(|slot| slot.into_inner().unwrap_or_else(|poison| poison.into_inner()))
         .map(|outcome| outcome.unwrap_or_else(|| Err("interrupted before it ran".to_owned())))
         .collect();
-    let result = figure.reduce(plan, &jobs, &results);
-    for (name, text) in [
-        ("figure.json", serde_json::to_string_pretty(&result).expect("a figure is plain data")),
-        ("figure.txt", result.table.clone()),
-        ("figure.html", result.html.clone()),
-    ] {
-        let path = options.out.join(name);
-        let written = std::fs::create_dir_all(&options.out).and_then(|()| std::fs::write(&path, text));
-        written.map_err(|source| FigureError::Write { path, source })?;
-    }
-    Ok(result)
+    Ok(results)
+}
+
+/// All jobs in micro-VMs, one at a time in each.
+#[allow(clippy::disallowed_methods, reason = "progress is told in wall-clock time")]
+fn run_in_guests(jobs: &[Job], options: &FigureOptions) -> Result<Outcomes, FigureError> {
+    let kernel = vm::Cache::of_user().and_then(|cache| cache.wanted(options.run.kernel.as_deref()))?;
+    let runs: Vec<VmRun> =
+        jobs.iter().map(|job| VmRun { scenario: &job.scenario, run: job.run, pcap: None }).collect();
+    let start = Instant::now();
+    let parts: Vec<Mutex<f64>> = jobs.iter().map(|_| Mutex::new(0.0)).collect();
+    let progress = |now: vm::VmProgress| {
+        *parts[now.index].lock().unwrap_or_else(|poison| poison.into_inner()) = now.done;
+        let done: f64 =
+            parts.iter().map(|part| *part.lock().unwrap_or_else(|poison| poison.into_inner())).sum();
+        let left = (done > 0.0).then(|| start.elapsed().mul_f64((jobs.len() as f64 - done) / done));
+        let last = jobs[now.index].name.clone();
+        (options.progress)(FigureProgress { done: done as usize, total: jobs.len(), left, last });
+    };
+    let vm = VmOptions {
+        guests: options.jobs.unwrap_or(1),
+        progress: &progress,
+        ..VmOptions::new(options.run.stop)?
+    };
+    let results = vm::run_scenarios(&kernel, &runs, &vm);
+    let results = jobs.iter().zip(results).map(|(job, result)| match result {
+        Ok(result) => Ok(Ok(keep(job, result, options)?)),
+        Err(error) => Ok(Err(error.to_string())),
+    });
+    results.collect()
 }
 
 /// One run and its files. The outer error is the run's, the inner one the disk's. Samples over time are on disk by then
 /// and dropped from memory: a figure may have a thousand runs.
-fn run_job(job: &Job, share: u32, options: &FigureOptions) -> Result<Result<RunResult, OutputError>, String> {
-    let mut result = run_scenario(
-        &job.scenario,
-        &RunOptions { run: job.run, share, progress: &|_| {}, ..options.run.clone() },
-    )
-    .map_err(|error| error.to_string())?;
+fn run_job(
+    job: &Job,
+    plan: &Plan,
+    share: u32,
+    options: &FigureOptions,
+) -> Result<Result<RunResult, OutputError>, String> {
+    let run = RunOptions { world: plan.world, run: job.run, share, progress: &|_| {}, ..options.run.clone() };
+    let result = run_scenario(&job.scenario, &run).map_err(|error| error.to_string())?;
     if result.meta.cut_short.as_deref() == Some("interrupted") {
         return Err("interrupted".to_owned());
     }
+    Ok(keep(job, result, options))
+}
+
+/// Writes a run's files, and drops from memory what is only in them.
+fn keep(job: &Job, mut result: RunResult, options: &FigureOptions) -> Result<RunResult, OutputError> {
     let folder: String =
         job.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
-    let written = output::write(&options.out.join("runs").join(folder), &result);
+    output::write(&options.out.join("runs").join(folder), &result)?;
     result.series = Default::default();
     result.assessments = Vec::new();
-    Ok(written.map(|_| result))
+    Ok(result)
 }
 
 /// What each of `parallel` bottlenecks asks of the processors, in thousandths of one: together 85 % of all; the kernel

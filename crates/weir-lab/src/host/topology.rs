@@ -120,6 +120,11 @@ impl Topology {
         &self.spec
     }
 
+    /// The Ethernet addresses of the bottleneck's interfaces, towards the server and towards the client.
+    pub fn bottleneck_macs(&self) -> [String; 2] {
+        [mac(2), mac(3)]
+    }
+
     /// Server address `n`, counting from 0, towards which TCP does not use ECN. It exists if `n` is below
     /// [`TopologySpec::server_addresses`].
     pub fn server_addr(&self, n: usize) -> IpAddr {

@@ -7,7 +7,7 @@ use weir_lab::figure::{
     self, About, Cell, Figure, FigureError, FigureOptions, FigureProgress, FigureResult, Job, Plan, Variant,
 };
 use weir_lab::result::RunResult;
-use weir_lab::run::RunOptions;
+use weir_lab::run::{RunOptions, World};
 
 use crate::{root_and_turn, scenario};
 
@@ -88,7 +88,14 @@ fn assert_small(result: &RunResult) {
 }
 
 fn plan(only: Option<&str>) -> Plan {
-    Plan { variant: "paper".to_owned(), quick: true, runs: None, seed: 5, only: only.map(str::to_owned) }
+    Plan {
+        world: World::Emu,
+        variant: "paper".to_owned(),
+        quick: true,
+        runs: None,
+        seed: 5,
+        only: only.map(str::to_owned),
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! What a figure draws at random comes from its seed alone.
 
 use weir_lab::figure::{self, Job, Plan};
+use weir_lab::run::World;
 
 fn jobs(id: &str, seed: u64) -> Vec<Job> {
-    let plan = Plan { variant: "paper".to_owned(), quick: true, runs: Some(3), seed, only: None };
+    let plan =
+        Plan { world: World::Emu, variant: "paper".to_owned(), quick: true, runs: Some(3), seed, only: None };
     figure::find(id).unwrap().jobs(&plan)
 }
 
@@ -54,6 +56,7 @@ fn every_job_is_planned_the_same_again() {
 #[test]
 fn only_keeps_what_it_names() {
     let plan = |only: &str| Plan {
+        world: World::Emu,
         variant: "paper".to_owned(),
         quick: true,
         runs: Some(1),

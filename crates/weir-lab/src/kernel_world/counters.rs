@@ -1,0 +1,82 @@
+//! The kernel's own counters of its queues, as `tc` prints them: the check on what was measured, and part of the result.
+
+use serde_json::Value;
+
+use super::KernelWorldError;
+use crate::host::{HostError, Namespace};
+
+/// What the root qdisc counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RootCounters {
+    /// Packets that left.
+    pub(super) packets: u64,
+    /// Their bytes, overhead included.
+    pub(super) bytes: u64,
+    /// Packets dropped by it or the queues under it.
+    pub(super) drops: u64,
+    /// Packets that the driver gave back.
+    pub(super) requeues: u64,
+    /// Packets still in the queues.
+    pub(super) queued: u64,
+}
+
+/// Every qdisc of `device` with its counters.
+pub(super) fn read(namespace: &Namespace, device: &str) -> Result<Vec<Value>, KernelWorldError> {
+    let output = namespace
+        .command("tc")?
+        .args(["-s", "-j", "qdisc", "show", "dev", device])
+        .output()
+        .map_err(|source| HostError::Program { program: "tc".to_owned(), source })?;
+    serde_json::from_slice(&output.stdout).map_err(|error| KernelWorldError::Counters {
+        message: format!("{error}; {}", String::from_utf8_lossy(&output.stderr).trim()),
+    })
+}
+
+/// The root's among `qdiscs`.
+pub(super) fn root(qdiscs: &[Value]) -> Option<RootCounters> {
+    let root = qdiscs.iter().find(|qdisc| qdisc.get("root").and_then(Value::as_bool) == Some(true))?;
+    let count = |name: &str| root.get(name)?.as_u64();
+    Some(RootCounters {
+        packets: count("packets")?,
+        bytes: count("bytes")?,
+        drops: count("drops")?,
+        requeues: count("requeues")?,
+        queued: count("qlen")?,
+    })
+}
+
+/// Which of `kinds` this kernel has not, found by trying.
+pub(super) fn missing<'a>(kinds: &[&'a str]) -> Result<Vec<&'a str>, KernelWorldError> {
+    let namespace = Namespace::create("probe")?;
+    let mut missing = Vec::new();
+    for kind in kinds {
+        let lines = [format!("qdisc add dev lo root {kind}"), "qdisc del dev lo root".to_owned()];
+        match namespace.tc(&lines) {
+            Ok(()) => {}
+            // What the kernel says of a kind that it does not know, or tc of one that it cannot spell.
+            Err(HostError::Line { message, .. })
+                if message.contains("kind is unknown") || message.contains("Unknown qdisc") =>
+            {
+                missing.push(*kind);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RootCounters, root};
+
+    #[test]
+    fn the_root_is_found_among_its_children() {
+        let text = r#"[{"kind":"htb","handle":"57e1:","root":true,"refcnt":3,"options":{"r2q":10},"bytes":1514,
+            "packets":1,"drops":2,"overlimits":0,"requeues":3,"backlog":0,"qlen":4},
+            {"kind":"bfifo","handle":"57e3:","parent":"57e1:2","bytes":9,"packets":9,"drops":9,"requeues":9,"qlen":9}]"#;
+        let qdiscs: Vec<serde_json::Value> = serde_json::from_str(text).unwrap();
+        let expected = RootCounters { packets: 1, bytes: 1514, drops: 2, requeues: 3, queued: 4 };
+        assert_eq!(root(&qdiscs), Some(expected));
+        assert_eq!(root(&qdiscs[1..]), None);
+    }
+}

@@ -1,0 +1,506 @@
+//! Turns what the kernel tells of packets into the events that every other part of Weir lives on, and keeps the books:
+//! conservation, order, the bound on the rate, lateness.
+//!
+//! Not every step is announced: some virtual machines run a few of the kernel's interrupts without its tracepoints. The
+//! queues are FIFOs, so a packet that came before one that has left is gone as well; it is taken to have left when an
+//! exact link would have sent it. One that leaves without having come came with the one before it. Both are counted as
+//! unheard.
+
+use std::collections::{HashMap, VecDeque};
+
+use weir_core::{
+    Audit, AuditReport, Backlog, DropReason, Duration, Ecn, Event, EventKind, EventSink, FlowId, MarkReason,
+    Packet, QueueChoice, QueueId, RateMeter, Time,
+};
+use weir_law::live::LiveEvent;
+use weir_law::{Direction, FlowKey, Start, parse_cut};
+use weir_link::{Clock, Observer};
+
+use super::packets::{Measured, What};
+use super::schedule::Schedule;
+use super::tree::{RESPONSIVE, Tree};
+use crate::record::{Captured, Recorder, SNAPLEN};
+use crate::scenario::Scenario;
+
+/// Packets are numbered in steps, so that one whose arrival went unheard can get a number in between.
+const STRIDE: u64 = 1 << 16;
+
+/// Newer kernels free what an AQM drops only after the packet behind it has left. Records wait so long, to be told apart
+/// from departures that go unheard.
+const GRACE: Duration = Duration::from_millis(1);
+
+/// A packet in a queue.
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// By which the kernel knows it.
+    id: u64,
+    packet: Packet,
+    queue: QueueId,
+}
+
+/// What the watcher found besides the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Oddities {
+    /// Records that make no sense after those before: others were lost.
+    pub(super) inexplicable: u64,
+    /// Arrivals and departures that were not announced.
+    pub(super) unheard: u64,
+    /// Super-packets, which HTB and the queues count otherwise than the emulator.
+    pub(super) super_packets: u64,
+}
+
+/// The books of a run.
+pub(super) struct Books {
+    pub(super) recorder: Box<Recorder>,
+    pub(super) audit: AuditReport,
+    /// The largest burst above the rate, in wire bytes.
+    pub(super) burst: u64,
+    /// The largest packet, in wire bytes.
+    pub(super) largest: u64,
+    pub(super) lost_bytes: u64,
+    pub(super) oddities: Oddities,
+}
+
+/// Follows the queues of one device.
+pub(super) struct Watcher {
+    clock: Clock,
+    /// What the kernel's clock showed at time zero.
+    origin: Time,
+    recorder: Box<Recorder>,
+    flows: HashMap<FlowKey, FlowId>,
+    /// Records that are not worked off yet, by the kernel's time.
+    ahead: VecDeque<(u64, Vec<u8>)>,
+    /// Packets that these say were dropped inside, and when.
+    announced: HashMap<u64, Time>,
+    /// What each queue holds, in order.
+    inside: [VecDeque<Waiting>; 2],
+    /// The queue and the number of each packet inside, by what the kernel knows it by.
+    places: HashMap<u64, (QueueId, u64)>,
+    backlog: [Backlog; 2],
+    /// When a packet last left.
+    last_left: Time,
+    /// The packet that left each queue last.
+    last: [Option<Packet>; 2],
+    queues: usize,
+    overhead: u32,
+    next_id: u64,
+    audit: Audit,
+    meter: RateMeter,
+    largest: u32,
+    tree: Tree,
+    schedules: Vec<Schedule>,
+    oddities: Oddities,
+}
+
+impl Watcher {
+    /// A watcher that tells `recorder`; `clock` is the run's.
+    pub(super) fn new(scenario: &Scenario, tree: &Tree, recorder: Box<Recorder>, clock: Clock) -> Self {
+        Self {
+            clock,
+            origin: origin(clock),
+            recorder,
+            flows: HashMap::with_capacity(1024),
+            ahead: VecDeque::with_capacity(1 << 10),
+            announced: HashMap::new(),
+            inside: [VecDeque::with_capacity(1 << 14), VecDeque::with_capacity(1 << 14)],
+            places: HashMap::with_capacity(1 << 14),
+            backlog: [Backlog::default(); 2],
+            last_left: Time::ZERO,
+            last: [None; 2],
+            queues: tree.queues,
+            overhead: scenario.bottleneck.overhead,
+            next_id: 0,
+            audit: Audit::with_capacity(1024),
+            meter: RateMeter::new(scenario.bottleneck.rate),
+            largest: 0,
+            schedules: tree.domains.iter().map(|domain| Schedule::new(domain.rate, domain.burst)).collect(),
+            tree: tree.clone(),
+            oddities: Oddities::default(),
+        }
+    }
+
+    /// Takes a record of `bpf/measure.bpf.c`.
+    pub(super) fn record(&mut self, bytes: &[u8]) {
+        let Some(measured) = Measured::read(bytes) else {
+            self.oddities.inexplicable += 1;
+            return;
+        };
+        if measured.what == What::Dropped {
+            self.announced.insert(measured.id, self.clock.at_monotonic(measured.time));
+        }
+        self.ahead.push_back((measured.time, bytes.to_vec()));
+        self.work_off(measured.time.saturating_sub(GRACE.as_nanos()));
+    }
+
+    /// Works off what has waited long enough, though nothing newer has come.
+    pub(super) fn catch_up(&mut self) {
+        let now = self.origin.as_nanos() + self.clock.now().as_nanos();
+        self.work_off(now.saturating_sub(GRACE.as_nanos()));
+    }
+
+    /// Works off the records from before `until` of the kernel's clock.
+    fn work_off(&mut self, until: u64) {
+        while self.ahead.front().is_some_and(|(time, _)| *time <= until) {
+            let Some((time, bytes)) = self.ahead.pop_front() else { return };
+            let Some(measured) = Measured::read(&bytes) else { return };
+            let now = self.clock.at_monotonic(time);
+            match measured.what {
+                What::Enqueued => self.enqueued(&measured, now),
+                What::Left => self.left(&measured, now),
+                What::Refused => {
+                    let waiting = self.arrival(&measured, now);
+                    self.event(EventKind::Drop(DropReason::Overflow), &waiting, now, Duration::ZERO);
+                }
+                What::Dropped => self.dropped(&measured, now),
+                What::Other => self.capture(Direction::Reverse, &measured, now),
+            }
+        }
+    }
+
+    /// Takes a record of the classifier: a cycle has ended.
+    pub(super) fn cycle(&mut self, bytes: &[u8]) {
+        let Some(event) = LiveEvent::from_bytes(bytes) else {
+            self.oddities.inexplicable += 1;
+            return;
+        };
+        let now = self.clock.at_monotonic(event.time.as_nanos());
+        let flow = self.flow(&event.key, now);
+        event.report(flow, self.origin, &mut *self.recorder);
+    }
+
+    /// The number of a flow; a new one is announced.
+    fn flow(&mut self, key: &FlowKey, now: Time) -> FlowId {
+        if let Some(flow) = self.flows.get(key) {
+            return *flow;
+        }
+        let flow = FlowId(self.flows.len() as u32);
+        self.flows.insert(*key, flow);
+        self.recorder.new_flow(flow, key, now);
+        flow
+    }
+
+    /// Packets in the queues.
+    pub(super) fn inside(&self) -> u64 {
+        self.inside.iter().map(|queue| queue.len() as u64).sum()
+    }
+
+    /// Ends the run. Packets that are still in the queues stay there, unless the kernel says that it holds none.
+    pub(super) fn finish(mut self, kernel_holds: Option<u64>) -> Books {
+        self.work_off(u64::MAX);
+        if kernel_holds == Some(0) {
+            for queue in 0..self.inside.len() {
+                while self.leave_unheard(queue, None) {}
+            }
+        }
+        Books {
+            audit: self.audit.report(self.inside.iter().flatten().map(|waiting| waiting.packet.flow)),
+            recorder: self.recorder,
+            burst: self.meter.highest(),
+            largest: u64::from(self.largest),
+            lost_bytes: self.schedules.iter().map(Schedule::lost_bytes).sum(),
+            oddities: self.oddities,
+        }
+    }
+
+    fn arrival(&mut self, measured: &Measured, now: Time) -> Waiting {
+        let parsed = parse_cut(measured.headers, measured.length, Start::Ethernet);
+        let flow = parsed.flow_key().map_or(FlowId::NONE, |key| self.flow(&key, now));
+        let choice =
+            if measured.minor == RESPONSIVE { QueueChoice::Responsive } else { QueueChoice::Standard };
+        self.oddities.super_packets += u64::from(measured.segments > 1);
+        let packet = Packet {
+            segments: measured.segments.max(1),
+            choice,
+            ..Packet::new(self.next_id, flow, measured.length + self.overhead, now)
+                .with_ecn(Ecn::from_bits(measured.ecn))
+        };
+        self.next_id += STRIDE;
+        let queue = if self.queues == 1 { 0 } else { choice as u8 };
+        Waiting { id: measured.id, packet, queue: QueueId(queue) }
+    }
+
+    fn enqueued(&mut self, measured: &Measured, now: Time) {
+        if let Some((queue, number)) = self.places.get(&measured.id).copied() {
+            // The buffer is used again: the packet that was in it, and those before it, have left.
+            while self.places.get(&measured.id) == Some(&(queue, number))
+                && self.leave_unheard(usize::from(queue.0), Some(now))
+            {}
+        }
+        let waiting = self.arrival(measured, now);
+        let queue = usize::from(waiting.queue.0);
+        self.inside[queue].push_back(waiting);
+        self.places.insert(waiting.id, (waiting.queue, waiting.packet.id));
+        self.backlog[queue].packets += 1;
+        self.backlog[queue].bytes += u64::from(waiting.packet.wire_bytes);
+        self.schedule(waiting.queue).arrived(now);
+        self.event(EventKind::Enqueue, &waiting, now, Duration::ZERO);
+    }
+
+    fn left(&mut self, measured: &Measured, now: Time) {
+        let waiting = match self.take(measured.id, now) {
+            Some(waiting) => waiting,
+            None => self.came_unheard(measured, now),
+        };
+        self.departure(waiting, Ecn::from_bits(measured.ecn), now);
+        self.capture(Direction::Forward, measured, now);
+    }
+
+    fn dropped(&mut self, measured: &Measured, now: Time) {
+        if self.announced.remove(&measured.id).is_none() {
+            // Worked off already, before the packet that left after it.
+            return;
+        }
+        let waiting = match self.take(measured.id, now) {
+            Some(waiting) => waiting,
+            None => self.came_unheard(measured, now),
+        };
+        self.drop_inside(&waiting, now);
+    }
+
+    fn drop_inside(&mut self, waiting: &Waiting, now: Time) {
+        self.schedule(waiting.queue).dropped();
+        let sojourn = now.since(waiting.packet.arrived);
+        self.event(EventKind::Drop(DropReason::Aqm), waiting, now, sojourn);
+    }
+
+    /// Takes a packet out of its queue, after all that came before it.
+    fn take(&mut self, id: u64, now: Time) -> Option<Waiting> {
+        let (queue, number) = self.places.get(&id).copied()?;
+        let queue = usize::from(queue.0);
+        while let Some(first) = self.inside[queue].front().copied()
+            && first.packet.id != number
+        {
+            match self.announced.remove(&first.id) {
+                Some(dropped) => {
+                    self.pop(queue);
+                    self.drop_inside(&first, dropped);
+                }
+                None => {
+                    self.leave_unheard(queue, Some(now));
+                }
+            }
+        }
+        self.pop(queue)
+    }
+
+    /// Lets a packet that is about to leave come before.
+    fn came_unheard(&mut self, measured: &Measured, now: Time) -> Waiting {
+        self.oddities.unheard += 1;
+        let mut waiting = self.arrival(measured, now);
+        // The mark that it may have got cannot be told from one that it came with.
+        let before = self.last[usize::from(waiting.queue.0)];
+        let came = before.map_or(Time::ZERO, |before| before.arrived);
+        let came = came.max(self.schedule(waiting.queue).since()).min(now);
+        waiting.packet.arrived = came;
+        // Its place in the order is behind that one, and before any that came later.
+        waiting.packet.id = before.map_or(0, |before| before.id + 1);
+        self.schedule(waiting.queue).arrived(came);
+        self.event(EventKind::Enqueue, &waiting, came, Duration::ZERO);
+        waiting
+    }
+
+    fn pop(&mut self, queue: usize) -> Option<Waiting> {
+        let waiting = self.inside[queue].pop_front()?;
+        self.places.remove(&waiting.id);
+        self.backlog[queue].packets -= 1;
+        self.backlog[queue].bytes -= u64::from(waiting.packet.wire_bytes);
+        Some(waiting)
+    }
+
+    /// Lets the first packet of a queue leave when an exact link would have sent it, but not after `latest`. Whether
+    /// there was one.
+    fn leave_unheard(&mut self, queue: usize, latest: Option<Time>) -> bool {
+        let Some(waiting) = self.pop(queue) else { return false };
+        self.oddities.unheard += 1;
+        let due = self.schedule(waiting.queue).due().max(waiting.packet.arrived).max(self.last_left);
+        self.departure(waiting, waiting.packet.ecn, latest.map_or(due, |latest| due.min(latest)));
+        true
+    }
+
+    fn departure(&mut self, mut waiting: Waiting, ecn: Ecn, now: Time) {
+        let bytes = waiting.packet.wire_bytes;
+        let sojourn = now.since(waiting.packet.arrived);
+        waiting.packet.ecn = ecn;
+        if ecn == Ecn::Ce && waiting.packet.ecn_in != Ecn::Ce {
+            self.event(EventKind::Mark(MarkReason::Aqm), &waiting, now, sojourn);
+        }
+        self.event(EventKind::Dequeue, &waiting, now, sojourn);
+        let late = self.schedule(waiting.queue).left(u64::from(bytes), now);
+        self.recorder.lateness.record(late.as_nanos());
+        self.meter.sent(now, u64::from(bytes));
+        self.largest = self.largest.max(bytes);
+        self.last_left = self.last_left.max(now);
+        self.last[usize::from(waiting.queue.0)] = Some(waiting.packet);
+    }
+
+    fn schedule(&mut self, queue: QueueId) -> &mut Schedule {
+        let domain = self.tree.domain_of(usize::from(queue.0));
+        &mut self.schedules[domain]
+    }
+
+    fn event(&mut self, kind: EventKind, waiting: &Waiting, time: Time, sojourn: Duration) {
+        let Waiting { packet, queue, .. } = *waiting;
+        let event = Event { time, kind, packet, queue, sojourn, backlog: self.backlog[usize::from(queue.0)] };
+        self.audit.event(&event);
+        self.recorder.event(&event);
+    }
+
+    fn capture(&mut self, direction: Direction, measured: &Measured, time: Time) {
+        let Some(tap) = &mut self.recorder.tap else { return };
+        let kept = measured.headers.len().min(SNAPLEN);
+        let mut bytes = [0; SNAPLEN];
+        bytes[..kept].copy_from_slice(&measured.headers[..kept]);
+        let captured = Captured { time, direction, length: measured.length, kept: kept as u16, bytes };
+        tap.missed += u64::from(tap.to.try_send(captured).is_err());
+    }
+}
+
+/// What the kernel's clock showed at time zero of `clock`.
+fn origin(clock: Clock) -> Time {
+    const LATE: u64 = 1 << 62;
+    Time::from_nanos(LATE - clock.at_monotonic(LATE).as_nanos())
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a clock needs a start")]
+mod tests {
+    use std::time::Instant;
+
+    use weir_core::Duration;
+    use weir_law::MainSignal;
+    use weir_link::Clock;
+
+    use super::super::packets::testing::record;
+    use super::super::tree::Tree;
+    use super::{Books, Oddities, Watcher};
+    use crate::record::Recorder;
+    use crate::scenario::Scenario;
+
+    const ENQUEUED: u8 = 1;
+    const LEFT: u8 = 2;
+    const REFUSED: u8 = 3;
+    const DROPPED: u8 = 4;
+
+    fn watcher(qdisc: &str, queues: usize) -> Watcher {
+        let text = format!(
+            "flow = [{{stack = 'udp', rate = '1mbit', duration = '1s'}}]\n\
+             bottleneck = {{rate = '8mbit', rtt = '20ms', qdisc = '{qdisc}'}}"
+        );
+        let scenario = Scenario::parse(&text, "x").unwrap();
+        let tree = Tree::of(&scenario).unwrap();
+        let recorder = Recorder::new(vec![20_000], queues, Duration::from_millis(10), MainSignal::Loss, None);
+        Watcher::new(&scenario, &tree, Box::new(recorder), Clock::starting(Instant::now()))
+    }
+
+    /// The beginning of a UDP packet from port 20000, with a codepoint.
+    fn headers(ecn: u8) -> Vec<u8> {
+        let mut bytes = vec![0; 42];
+        bytes[12..14].copy_from_slice(&[8, 0]);
+        bytes[14..16].copy_from_slice(&[0x45, ecn]);
+        bytes[16..18].copy_from_slice(&986u16.to_be_bytes());
+        bytes[23] = 17;
+        bytes[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        bytes[34..36].copy_from_slice(&20_000u16.to_be_bytes());
+        bytes[36..38].copy_from_slice(&30_000u16.to_be_bytes());
+        bytes[38..40].copy_from_slice(&966u16.to_be_bytes());
+        bytes
+    }
+
+    fn tell(watcher: &mut Watcher, micros: u64, id: u64, kind: u8, minor: u16, ecn: u8) {
+        let origin = watcher.origin.as_nanos();
+        watcher.record(&record(origin + micros * 1000, id, kind, minor, ecn, 1000, &headers(ecn)));
+    }
+
+    #[test]
+    fn packets_are_followed_through_their_queue() {
+        let mut watcher = watcher("crq responsive codel ecn", 2);
+        tell(&mut watcher, 0, 0xa, ENQUEUED, 1, 2);
+        tell(&mut watcher, 10, 0xb, ENQUEUED, 2, 0);
+        tell(&mut watcher, 20, 0xc, REFUSED, 2, 0);
+        tell(&mut watcher, 1000, 0xa, LEFT, 1, 3);
+        tell(&mut watcher, 1500, 0xb, DROPPED, 2, 0);
+        // The same buffer, used again.
+        tell(&mut watcher, 2000, 0xa, ENQUEUED, 2, 0);
+        watcher.work_off(u64::MAX);
+        assert_eq!(watcher.inside(), 1);
+        let Books { recorder, audit, oddities, .. } = watcher.finish(None);
+        assert!(audit.holds(), "{audit:?}");
+        assert_eq!((audit.total.arrived, audit.total.departed, audit.total.dropped), (4, 1, 2));
+        assert_eq!((audit.still_queued, audit.total.marked, oddities.inexplicable), (1, 1, 0));
+        let [standard, responsive] = &recorder.queues[..] else { panic!("two queues") };
+        assert_eq!(
+            (responsive.departed, responsive.marked, responsive.sojourn.max()),
+            (1, 1, Some(1_000_000))
+        );
+        assert_eq!((standard.overflowed, standard.dropped), (1, 1));
+        let flow = &recorder.flows[0];
+        assert_eq!((flow.packets, flow.responsive_packets, flow.dropped, flow.marked), (4, 1, 2, 1));
+    }
+
+    #[test]
+    fn records_that_make_no_sense_are_counted() {
+        let mut watcher = watcher("bfifo", 1);
+        watcher.record(&[1, 2, 3]);
+        assert_eq!(watcher.finish(None).oddities, Oddities { inexplicable: 1, ..Oddities::default() });
+    }
+
+    #[test]
+    fn who_leaves_without_having_come_came_with_the_one_before() {
+        let mut watcher = watcher("bfifo", 1);
+        tell(&mut watcher, 100, 0xa, ENQUEUED, 2, 0);
+        tell(&mut watcher, 200, 0xc, ENQUEUED, 2, 0);
+        tell(&mut watcher, 1100, 0xa, LEFT, 2, 0);
+        tell(&mut watcher, 2100, 0xb, LEFT, 2, 0);
+        tell(&mut watcher, 3100, 0xc, LEFT, 2, 0);
+        let Books { recorder, audit, oddities, .. } = watcher.finish(Some(0));
+        assert!(audit.holds(), "{audit:?}");
+        assert_eq!((audit.total.arrived, audit.total.departed, oddities.unheard), (3, 3, 1));
+        assert_eq!(recorder.queues[0].sojourn.max(), Some(2_900_000));
+        assert_eq!(recorder.queues[0].sojourn.count(), 3);
+    }
+
+    #[test]
+    fn who_came_before_one_that_left_has_left_as_well() {
+        // A millisecond per packet.
+        let mut watcher = watcher("bfifo", 1);
+        (0..4).for_each(|id| tell(&mut watcher, id, id, ENQUEUED, 2, 0));
+        tell(&mut watcher, 5, 0, LEFT, 2, 0);
+        // 1 and 2 go unheard; then 3's buffer is used again, so it must have left too; 9 stays to the end.
+        tell(&mut watcher, 1005, 9, ENQUEUED, 2, 0);
+        tell(&mut watcher, 4000, 3, ENQUEUED, 2, 0);
+        watcher.work_off(u64::MAX);
+        assert_eq!(watcher.inside(), 2);
+        let Books { recorder, audit, oddities, burst, .. } = watcher.finish(Some(0));
+        assert!(audit.holds(), "{audit:?}");
+        assert_eq!((audit.total.arrived, audit.total.departed, audit.still_queued), (6, 6, 0));
+        assert_eq!((oddities.unheard, oddities.inexplicable), (5, 0));
+        let sojourn = &recorder.queues[0].sojourn;
+        assert!(sojourn.max().is_some_and(|max| max < 3_010_000), "{sojourn:?}");
+        assert!(burst <= 2000, "{burst}");
+    }
+
+    #[test]
+    fn a_drop_may_be_told_after_the_next_departure() {
+        let mut watcher = watcher("codel", 1);
+        (0..3).for_each(|id| tell(&mut watcher, id, id, ENQUEUED, 2, 0));
+        tell(&mut watcher, 1000, 1, LEFT, 2, 0);
+        tell(&mut watcher, 1002, 0, DROPPED, 2, 0);
+        // Its buffer is used again at once.
+        tell(&mut watcher, 1003, 0, ENQUEUED, 2, 0);
+        tell(&mut watcher, 2000, 2, LEFT, 2, 0);
+        tell(&mut watcher, 3000, 0, LEFT, 2, 0);
+        let Books { recorder, audit, oddities, .. } = watcher.finish(Some(0));
+        assert!(audit.holds(), "{audit:?}");
+        assert_eq!((audit.total.arrived, audit.total.departed, audit.total.dropped), (4, 3, 1));
+        assert_eq!((recorder.queues[0].dropped, oddities), (1, Oddities::default()));
+    }
+
+    #[test]
+    fn a_link_that_is_too_fast_is_noticed() {
+        let mut watcher = watcher("bfifo", 1);
+        (0..6).for_each(|id| tell(&mut watcher, id, id, ENQUEUED, 2, 0));
+        (0..6).for_each(|id| tell(&mut watcher, 100, id, LEFT, 2, 0));
+        let books = watcher.finish(None);
+        assert!(books.burst > 5000 && books.largest == 1000, "{}", books.burst);
+    }
+}
