@@ -5,8 +5,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
 WEIR := target/release/weir
 PREFIX ?= /usr/local
+UNITS ?= $(PREFIX)/lib/systemd/system
 
-.PHONY: all build setup demo test lint install uninstall clean
+.PHONY: all build setup demo test test-vm lint install uninstall clean
 
 all: build
 
@@ -22,6 +23,11 @@ demo: build
 test: setup
 	$(CARGO) test --workspace --locked
 
+# Tests inside other kernels; KERNELS="6.1 6.12 7.2" chooses them. This downloads some 100 MB.
+test-vm: build
+	@tools/setup.sh vm
+	@CARGO="$(CARGO)" tools/test-vm.sh $(WEIR)
+
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
@@ -31,8 +37,11 @@ install: build
 	$(WEIR) man $(DESTDIR)$(PREFIX)/share/man/man1
 	mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(WEIR) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
+	mkdir -p $(DESTDIR)$(UNITS)
+	sed 's|@BINDIR@|$(PREFIX)/bin|' tools/systemd/weir@.service > $(DESTDIR)$(UNITS)/weir@.service
 
 uninstall:
+	rm -f $(DESTDIR)$(UNITS)/weir@.service
 	rm -f $(DESTDIR)$(PREFIX)/bin/weir $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/weir.1 $(DESTDIR)$(PREFIX)/share/man/man1/weir-*.1
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building Weir needs on Debian or Ubuntu, if it is missing. Does nothing, and asks for nothing, where all
-# is there.
+# is there. With the word `vm`, what micro-VMs need as well.
 set -eu
 
 need_rust=1.91
@@ -15,6 +15,14 @@ have ip || missing="$missing iproute2"
 for library in libelf-dev zlib1g-dev; do
     package "$library" || missing="$missing $library"
 done
+if [ "${1:-}" = vm ]; then
+    have qemu-system-x86_64 || missing="$missing qemu-system-x86"
+    have busybox || missing="$missing busybox-static"
+    have curl || missing="$missing curl ca-certificates"
+    have xz || missing="$missing xz-utils"
+    have gpgv || missing="$missing gpgv"
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing="$missing debian-archive-keyring"
+fi
 rust_is_new_enough() {
     have cargo || return 1
     version=$(cargo --version | cut -d ' ' -f 2)

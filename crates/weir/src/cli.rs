@@ -36,6 +36,33 @@ pub(crate) enum Command {
       prints a row per flow: cycles, windows, signals visible in the capture, verdict")]
     Assess(AssessArgs),
 
+    /// Put congestion-responsive queuing on a live interface, or change what is there.
+    #[command(after_help = "Examples:
+  weir up eth0 --rate 500mbit
+      shapes what eth0 sends to 500 Mbit/s: responsive flows get a queue of their own
+  weir up dev eth0 rate 500mbit direction both ingress_rate 100mbit queues codel/codel ecn
+      the same in iproute2's words, for both directions, with marks instead of drops
+  weir up eth0 --rate 500mbit --dry-run
+      prints the exact ip and tc lines and changes nothing
+  weir up --config /etc/weir/eth0.toml dev eth0
+      takes from the file what the command line does not say")]
+    Up(UpArgs),
+
+    /// Take off an interface what weir up put there, and put back what was there before.
+    #[command(after_help = "Examples:
+  weir down dev eth0
+  weir down --all")]
+    Down(DownArgs),
+
+    /// Change parameters of what is up, without losing what is known of flows.
+    #[command(after_help = "Examples:
+  weir reload dev eth0 set min_window_segments=2
+      swaps the law; queues, flows and their verdicts stay
+  weir reload dev eth0 rate 400mbit
+  weir reload --config /etc/weir/eth0.toml dev eth0
+      what the file and the words do not say is as by default, not as before")]
+    Reload(ReloadArgs),
+
     /// List or reproduce the papers' figures.
     #[command(
         subcommand,
@@ -51,6 +78,24 @@ pub(crate) enum Command {
       prints a line per check; exits with 1 if no world can run")]
     Doctor(DoctorArgs),
 
+    /// Show the bottlenecks that `weir up` made: settings, queues, counters, flows.
+    #[command(after_help = "Examples:
+  weir show
+      a block per bottleneck: settings, whether its programs are attached, how many flows answer
+  weir show -s dev eth0
+      the same with what the kernel's queues and the programs have counted
+  weir show flows dev eth0 --json
+      a JSON array with an object per flow")]
+    Show(ShowArgs),
+
+    /// Watch the flows and queues of a bottleneck that `weir up` made.
+    #[command(after_help = "Examples:
+  weir top dev eth0
+      a table of flows; h lists the keys
+  weir top --json --interval 1s --count 60 > eth0.jsonl
+      a JSON object per bottleneck and second, without a terminal")]
+    Top(TopArgs),
+
     /// Measure the cost of Weir's parts on this machine.
     #[command(
         subcommand,
@@ -58,6 +103,19 @@ pub(crate) enum Command {
   weir bench link --seconds 5"
     )]
     Bench(BenchCommand),
+
+    /// Run in a micro-VM with another kernel, for hosts whose own lacks a queue discipline.
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  weir vm fetch 6.1
+      fetches Debian's kernel 6.1 into the cache; all fetches 6.1, 6.12 and 7.2
+  weir vm run 6.1 -- tc qdisc add dev lo root codel
+      runs a command as root under that kernel and ends with its exit status
+  weir vm run 7.2 --out results/btf -- cp /sys/kernel/btf/vmlinux /results/
+      brings back what the command leaves in /results"
+    )]
+    Vm(VmCommand),
 
     /// Print the completion script for a shell.
     #[command(after_help = "Example:
@@ -84,6 +142,9 @@ pub(crate) struct RunArgs {
     /// The world to run it in.
     #[arg(long = "on", value_enum, default_value_t = World::Emu)]
     pub(crate) world: World,
+    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) kernel: Option<String>,
     /// Where tables, JSON and report go [default: results/NAME].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -109,6 +170,10 @@ pub(crate) struct RunArgs {
 pub(crate) enum World {
     /// Real packets of kernel TCP, QUIC and UDP through a queue in user space.
     Emu,
+    /// The same packets through the kernel's own queues under HTB.
+    Kernel,
+    /// As kernel, under another kernel in a micro-VM.
+    Vm,
 }
 
 /// How the user-space bottleneck reads and writes packets.
@@ -161,6 +226,9 @@ pub(crate) struct FigureRunArgs {
     /// The world to run it in.
     #[arg(long = "on", value_enum, default_value_t = World::Emu)]
     pub(crate) world: World,
+    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) kernel: Option<String>,
     /// Fewer runs, a tenth of the rate and of the bytes.
     #[arg(long)]
     pub(crate) quick: bool,
@@ -187,10 +255,140 @@ pub(crate) struct FigureRunArgs {
     pub(crate) json: bool,
 }
 
+/// What `weir up` and `weir reload` take besides their words; each flag is also a word.
+#[derive(Debug, Args)]
+pub(crate) struct SetupArgs {
+    /// The interface and settings in iproute2's manner: `eth0 rate 500mbit split borrow`. Each flag below with a value,
+    /// and --ecn, --noecn and --replace, may be written as a word.
+    #[arg(value_name = "[dev] DEVICE [WORDS]")]
+    pub(crate) words: Vec<String>,
+    /// The interface.
+    #[arg(long)]
+    pub(crate) dev: Option<String>,
+    /// The rate, a little less than the link's own, so that packets wait here.
+    #[arg(long)]
+    pub(crate) rate: Option<String>,
+    /// The rate of what is received, where it is another.
+    #[arg(long)]
+    pub(crate) ingress_rate: Option<String>,
+    /// egress (what the interface sends, the default), ingress or both.
+    #[arg(long)]
+    pub(crate) direction: Option<String>,
+    /// The queues, STANDARD/RESPONSIVE, each of codel, fq_codel, pie, fq_pie, red, fq, cake, pfifo, bfifo with options
+    /// after a colon: bfifo:limit=1bdp/codel:target=5ms,ecn [default: codel/codel].
+    #[arg(long, value_name = "STANDARD/RESPONSIVE")]
+    pub(crate) queues: Option<String>,
+    /// The queues mark rather than drop, where they can.
+    #[arg(long)]
+    pub(crate) ecn: bool,
+    /// The queues drop, where they would mark by default.
+    #[arg(long)]
+    pub(crate) noecn: bool,
+    /// hard (each queue keeps to its share, the default) or borrow (it may use what the other leaves).
+    #[arg(long)]
+    pub(crate) split: Option<String>,
+    /// How the rate is divided, by weight [default: 50/50].
+    #[arg(long, value_name = "STANDARD/RESPONSIVE")]
+    pub(crate) share: Option<String>,
+    /// The limit of queues that name none: packets (1000p), bytes (64kb) or 0.5bdp.
+    #[arg(long)]
+    pub(crate) limit: Option<String>,
+    /// The round-trip time of limits in BDP [default: 100ms].
+    #[arg(long)]
+    pub(crate) rtt: Option<String>,
+    /// How many flows are remembered in each direction [default: 65536].
+    #[arg(long)]
+    pub(crate) flows: Option<String>,
+    /// The parameter set of the law: paper (the default) or comsys.
+    #[arg(long)]
+    pub(crate) preset: Option<String>,
+    /// One parameter of the law, in place of the preset's; may be repeated.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Put a classless qdisc of somebody else aside until weir down.
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// A TOML file with the same keys; words and flags go over it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub(crate) setup: SetupArgs,
+    /// Print the exact lines and change nothing; needs no privileges.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print the steps as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReloadArgs {
+    #[command(flatten)]
+    pub(crate) setup: SetupArgs,
+    /// Print the exact lines and change nothing; needs no privileges.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print the steps as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DownArgs {
+    /// The interface.
+    #[arg(value_name = "[dev] DEVICE")]
+    pub(crate) words: Vec<String>,
+    /// The interface.
+    #[arg(long)]
+    pub(crate) dev: Option<String>,
+    /// All interfaces of this network namespace.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print the exact lines and change nothing; needs no privileges.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print the steps as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// What: `flows` for a row per flow, `dev DEVICE` for one interface.
+    #[arg(value_name = "[flows] [dev DEVICE]")]
+    pub(crate) what: Vec<String>,
+    /// What the queues and programs have counted, too.
+    #[arg(short, long)]
+    pub(crate) statistics: bool,
+    /// Print a JSON array.
+    #[arg(short, long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// The interface [default: all that have a bottleneck].
+    #[arg(value_name = "[dev DEVICE]")]
+    pub(crate) what: Vec<String>,
+    /// The time between two looks, at least 100ms.
+    #[arg(short, long, default_value = "1s")]
+    pub(crate) interval: weir_core::Duration,
+    /// End after so many looks [default: go on].
+    #[arg(short = 'n', long)]
+    pub(crate) count: Option<u64>,
+    /// Print JSON lines, one per bottleneck and interval; needs no terminal.
+    #[arg(short, long)]
     pub(crate) json: bool,
 }
 
@@ -200,6 +398,20 @@ pub(crate) enum BenchCommand {
     #[command(after_help = "Example:
   weir bench link --seconds 5 --json")]
     Link(BenchLinkArgs),
+    /// The responsiveness law in the kernel: time per packet, memory per flow, and a router's throughput with and without.
+    #[command(after_help = "Example:
+  weir bench law --seconds 5 --json")]
+    Law(BenchLawArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchLawArgs {
+    /// Seconds for each of the ten runs of a router.
+    #[arg(long, default_value_t = 5)]
+    pub(crate) seconds: u64,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -210,4 +422,85 @@ pub(crate) struct BenchLinkArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum VmCommand {
+    /// Fetch kernels from a Debian mirror; those that are there already are left as they are.
+    #[command(after_help = "Example:
+  weir vm fetch 6.1 7.2")]
+    Fetch(VmFetchArgs),
+    /// List the kernels that are there.
+    #[command(after_help = "Example:
+  weir vm list --json
+      prints an array of objects with series, release, packages, signature, modules, built_in, absent, size_bytes, folder")]
+    List {
+        /// The cache's folder [default: $WEIR_VM_CACHE, else weir/vm in $XDG_CACHE_HOME or ~/.cache].
+        #[arg(long, value_name = "DIR")]
+        cache: Option<PathBuf>,
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a command as root under another kernel; its exit status is this command's.
+    #[command(after_help = "Example:
+  weir vm run 6.1 --file demo:/root/demo -- weir run demo/with-crq.toml --out /results")]
+    Run(VmRunArgs),
+    /// Remove kernels from the cache.
+    #[command(after_help = "Example:
+  weir vm remove 6.1")]
+    Remove {
+        /// The kernels, by the first two numbers of their versions.
+        #[arg(required = true, value_name = "KERNEL")]
+        kernels: Vec<String>,
+        /// The cache's folder [default: $WEIR_VM_CACHE, else weir/vm in $XDG_CACHE_HOME or ~/.cache].
+        #[arg(long, value_name = "DIR")]
+        cache: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VmFetchArgs {
+    /// The kernels, by the first two numbers of their versions, or all: 6.1, 6.12 and 7.2.
+    #[arg(value_name = "KERNEL", default_value = "all")]
+    pub(crate) kernels: Vec<String>,
+    /// The address of a Debian mirror [default: that of this host's apt sources, else https://deb.debian.org/debian].
+    #[arg(long, value_name = "URL")]
+    pub(crate) mirror: Option<String>,
+    /// The cache's folder [default: $WEIR_VM_CACHE, else weir/vm in $XDG_CACHE_HOME or ~/.cache].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VmRunArgs {
+    /// The kernel, by the first two numbers of its version.
+    pub(crate) kernel: String,
+    /// A file or folder that the guest shall have, a program's libraries included; may be repeated.
+    #[arg(long = "file", value_name = "HOST:GUEST")]
+    pub(crate) files: Vec<String>,
+    /// A program of this host that the guest shall have; may be repeated. The command's own is always there.
+    #[arg(long = "program", value_name = "NAME")]
+    pub(crate) programs: Vec<String>,
+    /// Where the files go that the command leaves in /results.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// The guest's processors.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub(crate) cpus: u32,
+    /// The guest's memory in MiB; its files live there too.
+    #[arg(long, default_value_t = 2048, value_name = "MIB")]
+    pub(crate) memory: u32,
+    /// How long the guest may run.
+    #[arg(long, default_value = "600s", value_name = "TIME")]
+    pub(crate) timeout: weir_core::Duration,
+    /// Emulate the processor even where KVM works.
+    #[arg(long)]
+    pub(crate) emulate: bool,
+    /// The cache's folder [default: $WEIR_VM_CACHE, else weir/vm in $XDG_CACHE_HOME or ~/.cache].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }

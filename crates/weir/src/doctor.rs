@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use weir_lab::doctor::{Status, can_emulate, examine};
+use weir_lab::doctor::{Check, Status, WORLDS, can_run, examine};
 
 use crate::cli::DoctorArgs;
 use crate::talk;
@@ -10,12 +10,21 @@ use crate::talk;
 /// Prints what this host can do, and what would mend the rest.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let checks = examine();
-    let able = can_emulate(&checks);
+    let able: Vec<&str> =
+        WORLDS.into_iter().map(|(world, _)| world).filter(|world| can_run(&checks, world)).collect();
     if args.json {
         talk::print_json(&checks)?;
     } else {
-        let mut text = String::from("World emu (real packets, queue in user space)\n");
-        for check in &checks {
+        talk::print(&words(&checks, &able))?;
+    }
+    Ok(if able.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn words(checks: &[Check], able: &[&str]) -> String {
+    let mut text = String::new();
+    for (world, what) in WORLDS {
+        text += &format!("World {world} ({what})\n");
+        for check in checks.iter().filter(|check| check.world == world) {
             let status = match check.status {
                 Status::Ok => "ok",
                 Status::Limited => "limited",
@@ -26,8 +35,12 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
                 text += &format!("  {:<8} {:<24} fix: {fix}\n", "", "");
             }
         }
-        text += if able { "weir run works here." } else { "weir run cannot work here; weir assess can." };
-        talk::print(&text)?;
+        text += "\n";
     }
-    Ok(if able { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    text += &match able {
+        [] => "No world can run here; weir assess can.".to_owned(),
+        ["emu", ..] => format!("weir run works here. Worlds that can run: {}.", able.join(", ")),
+        _ => format!("Worlds that can run here: {}.", able.join(", ")),
+    };
+    text
 }

@@ -4,10 +4,16 @@ mod assess;
 mod bench;
 mod cli;
 mod doctor;
+mod down;
 mod figure;
 mod generate;
+mod reload;
 mod run;
+mod show;
 mod talk;
+mod top;
+mod up;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -19,10 +25,17 @@ fn main() -> ExitCode {
     let outcome = match &Cli::parse().command {
         Command::Run(args) => run::run(args),
         Command::Assess(args) => assess::run(args),
+        Command::Up(args) => up::run(args),
+        Command::Down(args) => down::run(args),
+        Command::Reload(args) => reload::run(args),
         Command::Figure(FigureCommand::List { json }) => figure::list(*json),
         Command::Figure(FigureCommand::Run(args)) => figure::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Show(args) => show::run(args),
+        Command::Top(args) => top::run(args),
         Command::Bench(BenchCommand::Link(args)) => bench::link(args),
+        Command::Bench(BenchCommand::Law(args)) => bench::law(args),
+        Command::Vm(command) => vm::run(command),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { dir } => generate::man(dir),
     };

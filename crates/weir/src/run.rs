@@ -12,7 +12,7 @@ use weir_lab::scenario::Scenario;
 use weir_lab::summary;
 use weir_link::IoKind;
 
-use crate::cli::{Io, RunArgs};
+use crate::cli::{Io, RunArgs, World};
 use crate::talk;
 
 /// Runs the scenarios one after the other, writes their results and compares them.
@@ -86,6 +86,8 @@ fn run_one(
 ) -> anyhow::Result<RunResult> {
     let progress = talk::Progress::new(&scenario.name);
     let options = RunOptions {
+        world: args.world.into(),
+        kernel: args.kernel.clone(),
         run: args.run,
         io: match args.io {
             Io::Auto => IoKind::Auto,
@@ -99,6 +101,16 @@ fn run_one(
     let result = run::run(scenario, &options).with_context(|| format!("scenario '{}'", scenario.name))?;
     output::write(folder, &result)?;
     Ok(result)
+}
+
+impl From<World> for run::World {
+    fn from(world: World) -> Self {
+        match world {
+            World::Emu => Self::Emu,
+            World::Kernel => Self::Kernel,
+            World::Vm => Self::Vm,
+        }
+    }
 }
 
 /// Where everything goes.

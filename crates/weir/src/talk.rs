@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use weir_lab::vm::scenarios::{PROGRESS_LINES, progress_line};
 
 /// The result is doubtful.
 pub(crate) const DOUBTFUL: u8 = 3;
@@ -58,8 +59,12 @@ pub(crate) fn is_stopped(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
-/// A progress bar with the time left; nothing where standard error is not a terminal.
-pub(crate) struct Progress(ProgressBar);
+/// A progress bar with the time left; nothing where standard error is not a terminal. Lines that a program can read where
+/// one asks for them, as a micro-VM's host does.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    lines: bool,
+}
 
 impl Progress {
     /// A bar for work called `name`.
@@ -68,20 +73,24 @@ impl Progress {
         let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3}%  {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_prefix(name.to_owned());
-        Self(bar)
+        Self { bar, lines: std::env::var_os(PROGRESS_LINES).is_some() }
     }
 
     /// Shows how far the work is, 0 to 1, and how long it will still take.
     pub(crate) fn show(&self, done: f64, left: Option<Duration>, note: &str) {
-        self.0.set_position((done.clamp(0.0, 1.0) * 1000.0) as u64);
+        let permille = (done.clamp(0.0, 1.0) * 1000.0) as u64;
+        if self.lines && permille != self.bar.position() {
+            eprintln!("{}", progress_line(done, left));
+        }
+        self.bar.set_position(permille);
         let left = left.map(|left| format!("{} s left", left.as_secs())).unwrap_or_default();
-        self.0.set_message(if note.is_empty() { left } else { format!("{left}  {note}") });
+        self.bar.set_message(if note.is_empty() { left } else { format!("{left}  {note}") });
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 

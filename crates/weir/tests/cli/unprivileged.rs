@@ -36,6 +36,8 @@ impl Place {
             // The standard library drops root's supplementary groups with the user.
             command.uid(NOBODY).gid(NOBODY);
         }
+        // Kernels that somebody has fetched would let the world vm run without rights.
+        command.env("WEIR_VM_CACHE", self.folder.path().join("kernels"));
         command.args(arguments).current_dir("/").output().unwrap()
     }
 }

@@ -1,0 +1,57 @@
+//! `weir down`.
+
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use weir_link::kernel::{self, Down};
+
+use crate::cli::DownArgs;
+use crate::talk;
+use crate::up::{Told, failed, print_lines, tell};
+
+/// Takes Weir off, or says what that would do.
+pub(crate) fn run(args: &DownArgs) -> anyhow::Result<ExitCode> {
+    let words: Vec<&str> = args.words.iter().map(String::as_str).collect();
+    let device = match (words.as_slice(), args.dev.as_deref()) {
+        (["dev", device] | [device], None) => Some(*device),
+        ([], Some(device)) => Some(device),
+        ([], None) => None,
+        _ => return Ok(wrong("give one interface, as in weir down dev eth0")),
+    };
+    if device.is_some() == args.all {
+        return Ok(wrong("give an interface, as in weir down dev eth0, or --all"));
+    }
+    let mut go_on = |_: &_| ControlFlow::Continue(());
+    let done = match (args.dry_run, device) {
+        (true, device) => kernel::plan_down(device),
+        (false, Some(device)) => kernel::down(device, &mut go_on),
+        (false, None) => kernel::down_all(&mut go_on),
+    };
+    match done {
+        Ok(done) => tell_all(args, device, &done),
+        Err(error) => Ok(failed(&error)),
+    }
+}
+
+fn wrong(message: &str) -> ExitCode {
+    eprintln!("weir: {message}");
+    ExitCode::from(2)
+}
+
+fn tell_all(args: &DownArgs, device: Option<&str>, done: &Down) -> anyhow::Result<ExitCode> {
+    let names = match device {
+        Some(device) => device.to_owned(),
+        None => done.devices.join(", "),
+    };
+    if args.json {
+        talk::print_json(&Told { device: &names, steps: tell(&done.steps), warnings: &[] })?;
+    } else if args.dry_run {
+        print_lines(&done.steps)?;
+    } else if done.steps.is_empty() {
+        let of = device.map(|device| format!("{device}: ")).unwrap_or_default();
+        eprintln!("{of}nothing to take off");
+    } else {
+        eprintln!("{names}: as before weir up");
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,34 @@
+//! `weir reload`: what is up, with some of it said anew.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use weir_link::kernel::{self, Setup};
+
+use crate::cli::ReloadArgs;
+use crate::up::{bring, failed, keys, wrong_words};
+
+/// Changes what is up.
+pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
+    let said = match keys(&args.setup)? {
+        Ok(keys) => keys,
+        Err(error) => return Ok(wrong_words(&error)),
+    };
+    let Some(device) = said.dev.clone() else {
+        eprintln!("weir: no device is given; add 'dev eth0'");
+        return Ok(ExitCode::from(2));
+    };
+    let standing = match kernel::standing(&device) {
+        Ok(standing) => standing,
+        Err(error) => return Ok(failed(&error)),
+    };
+    let Some(standing) = standing else {
+        bail!("nothing is up on {device}; use `weir up dev {device} rate ...`");
+    };
+    // A file is all that is wanted; words alone change what is there.
+    let keys = if args.setup.config.is_some() { said } else { said.over(standing.keys) };
+    match Setup::from_keys(keys) {
+        Ok(setup) => bring(&setup, args.dry_run, args.json),
+        Err(error) => Ok(wrong_words(&error)),
+    }
+}

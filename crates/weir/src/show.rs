@@ -1,0 +1,126 @@
+//! `weir show`: the bottlenecks that `weir up` made on this host's interfaces, what their queues and programs have
+//! counted, and their flows. Reads only. `docs/show.md` shows a session and lists the fields.
+
+pub(crate) mod model;
+pub(crate) mod numbers;
+pub(crate) mod source;
+mod tc;
+#[cfg(test)]
+pub(crate) mod testing;
+mod text;
+
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::cli::ShowArgs;
+use crate::talk;
+use model::Flow;
+
+pub(crate) use text::QUEUES;
+
+/// What the words after `weir show` ask for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    flows: bool,
+    device: Option<String>,
+}
+
+/// Shows what there is. Nothing to show is no failure; a damaged bottleneck is.
+pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<ExitCode> {
+    let wanted = match wanted(&args.what) {
+        Ok(wanted) => wanted,
+        Err(message) => {
+            eprintln!("weir: {message}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let device = wanted.device.as_deref();
+    let shown = source::read(device)?;
+    if shown.is_empty() {
+        eprintln!("{}", text::nothing(device));
+    }
+    if args.json && wanted.flows {
+        let flows: Vec<&Flow> = shown.iter().flat_map(|bottleneck| &bottleneck.flows).collect();
+        talk::print_json(&flows)?;
+    } else if args.json {
+        talk::print_json(&shown)?;
+    } else if !shown.is_empty() {
+        talk::print(&if wanted.flows {
+            text::flows(&shown, args.statistics)
+        } else {
+            text::bottlenecks(&shown, args.statistics, now_unix_s())
+        })?;
+    }
+    if text::any_fault(&shown) {
+        // The words have told it already.
+        let untold = shown.iter().filter(|_| args.json || wanted.flows);
+        for fault in untold.flat_map(|bottleneck| &bottleneck.faults) {
+            eprintln!("weir: {}; to mend it: {}", fault.what, fault.remedy);
+        }
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Seconds since 1970.
+#[allow(clippy::disallowed_methods, reason = "a bottleneck's age and the time of a look are the clock's")]
+pub(crate) fn now_unix_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Reads `[flows] [dev DEVICE | DEVICE]`, in any order.
+fn wanted(words: &[String]) -> Result<Wanted, String> {
+    let mut wanted = Wanted::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let device = match word.as_str() {
+            "flows" | "flow" => {
+                wanted.flows = true;
+                continue;
+            }
+            "dev" => words.next().ok_or("dev needs the name of an interface, as in: weir show dev eth0")?,
+            _ => word,
+        };
+        if let Some(first) = wanted.device.replace(device.clone()) {
+            return Err(format!(
+                "'{first}' and '{device}' are two interfaces; name one, or none for all, as in: weir show flows dev \
+                 eth0"
+            ));
+        }
+    }
+    Ok(wanted)
+}
+
+/// Reads `[dev DEVICE | DEVICE]`.
+pub(crate) fn device(words: &[String]) -> Result<Option<String>, String> {
+    match wanted(words)? {
+        Wanted { flows: true, .. } => Err("'flows' is a word of weir show; weir top shows flows".to_owned()),
+        Wanted { device, .. } => Ok(device),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wanted, device, wanted};
+
+    fn read(text: &str) -> Result<Wanted, String> {
+        wanted(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_are_those_of_iproute2() {
+        let eth0 = || Some("eth0".to_owned());
+        assert_eq!(read(""), Ok(Wanted { flows: false, device: None }));
+        for text in ["eth0", "dev eth0"] {
+            assert_eq!(read(text), Ok(Wanted { flows: false, device: eth0() }), "{text}");
+        }
+        for text in ["flows dev eth0", "dev eth0 flows", "eth0 flow"] {
+            assert_eq!(read(text), Ok(Wanted { flows: true, device: eth0() }), "{text}");
+        }
+        // An interface may have any name.
+        assert_eq!(read("dev flows"), Ok(Wanted { flows: false, device: Some("flows".to_owned()) }));
+        assert!(read("dev").unwrap_err().contains("dev needs"));
+        assert!(read("eth0 eth1").unwrap_err().contains("'eth0' and 'eth1'"));
+        assert!(device(&["flows".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,94 @@
+//! `weir top` on a terminal: look, draw, wait for keys. However it ends, the terminal is as it was before.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event;
+use signal_hook::consts::SIGTSTP;
+
+use super::palette::Palette;
+use super::sample::Sample;
+use super::view::{Action, View};
+use super::{Eye, Pace, keys, now, render};
+use crate::show::now_unix_s;
+use crate::talk;
+
+/// The longest that a signal waits to be seen.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The terminal in raw mode on its other screen. A panic gives it back, too: `try_init` sets a hook.
+struct Screen(DefaultTerminal);
+
+impl Screen {
+    fn take() -> anyhow::Result<Self> {
+        ratatui::try_init().map(Self).context("cannot take the terminal")
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // The hook has done it already, and what it has printed since would be written over.
+        if !std::thread::panicking() {
+            ratatui::restore();
+        }
+    }
+}
+
+pub(super) fn run(mut eye: Eye, first: Sample, pace: &Pace) -> anyhow::Result<ExitCode> {
+    let palette = Palette::of_environment();
+    let mut view = View::new();
+    view.look(first);
+    let mut screen = Screen::take()?;
+    let mut looks = 0;
+    let mut next = now() + pace.interval;
+    loop {
+        screen.0.draw(|frame| render::draw(frame, &view, palette, now_unix_s())).context("cannot draw")?;
+        if pace.count.is_some_and(|count| looks >= count) {
+            break;
+        }
+        match wait(&view, next, pace)? {
+            Some(Action::Quit) => break,
+            Some(Action::Suspend) => {
+                drop(screen);
+                signal_hook::low_level::emulate_default_handler(SIGTSTP).context("cannot suspend")?;
+                screen = Screen::take()?;
+            }
+            Some(Action::Redraw) => screen.0.clear().context("cannot draw")?,
+            Some(action) => view.act(action),
+            None => {}
+        }
+        if now() >= next {
+            if !view.paused {
+                match eye.look() {
+                    Ok(sample) => view.look(sample),
+                    Err(error) => view.fail(format!("{error:#}")),
+                }
+                looks += 1;
+            }
+            next = (next + pace.interval).max(now());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the user asks for before the next look; nothing if it is time for that.
+fn wait(view: &View, next: Instant, pace: &Pace) -> anyhow::Result<Option<Action>> {
+    loop {
+        if talk::is_stopped(&pace.stop) {
+            return Ok(Some(Action::Quit));
+        }
+        let left = next.saturating_duration_since(now());
+        if event::poll(left.min(PATIENCE)).context("cannot read keys")? {
+            let event = event::read().context("cannot read keys")?;
+            let asked = keys::action(&event, view.editing.is_some());
+            if asked.is_some() {
+                return Ok(asked);
+            }
+        }
+        if now() >= next {
+            return Ok(None);
+        }
+    }
+}

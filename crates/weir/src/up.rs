@@ -1,0 +1,175 @@
+//! `weir up`: words, flags and a file become a setup; what happens then is weir-link's.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use serde::Serialize;
+use weir_link::kernel::{self, Keys, Setup, SetupError, Step, UpError};
+
+use crate::cli::{SetupArgs, UpArgs};
+use crate::talk;
+
+/// Sets up, or says what it would do.
+pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
+    let setup = match keys(&args.setup)?.and_then(Setup::from_keys) {
+        Ok(setup) => setup,
+        Err(error) => return Ok(wrong_words(&error)),
+    };
+    bring(&setup, args.dry_run, args.json)
+}
+
+/// Goes to `setup` and tells of it.
+pub(crate) fn bring(setup: &Setup, dry_run: bool, json: bool) -> anyhow::Result<ExitCode> {
+    let done = if dry_run {
+        kernel::plan(setup)
+    } else {
+        let stop = talk::stop_flag()?;
+        kernel::up(setup, &mut |_| match talk::is_stopped(&stop) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    };
+    let done = match done {
+        Ok(done) => done,
+        Err(error) => return Ok(failed(&error)),
+    };
+    for warning in &done.warnings {
+        eprintln!("weir: warning: {warning}");
+    }
+    if json {
+        talk::print_json(&Told {
+            device: &setup.device,
+            steps: tell(&done.steps),
+            warnings: &done.warnings,
+        })?;
+    } else if dry_run {
+        print_lines(&done.steps)?;
+    } else if done.steps.is_empty() {
+        eprintln!("{}: nothing to change", setup.device);
+    } else {
+        eprintln!("{}: {}; `weir down dev {}` takes it off", setup.device, describe(setup), setup.device);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was wrong with words or their values.
+pub(crate) fn wrong_words(error: &SetupError) -> ExitCode {
+    eprintln!("weir: {error}");
+    ExitCode::from(2)
+}
+
+/// What was wrong with the machine; being interrupted has a code of its own.
+pub(crate) fn failed(error: &UpError) -> ExitCode {
+    eprintln!("weir: {error}");
+    match error.is_interruption() {
+        true => ExitCode::from(talk::INTERRUPTED),
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// What words and flags say, and where they say nothing, the file. The file's errors are the outer ones.
+pub(crate) fn keys(args: &SetupArgs) -> anyhow::Result<Result<Keys, SetupError>> {
+    let below = match &args.config {
+        Some(path) => read(path)?,
+        None => Keys::default(),
+    };
+    Ok(kernel::parse_words(&words(args)).map(|keys| keys.over(below)))
+}
+
+/// The words, then the flags as words.
+fn words(args: &SetupArgs) -> Vec<String> {
+    let mut words = args.words.clone();
+    let values = [
+        ("dev", &args.dev),
+        ("rate", &args.rate),
+        ("ingress_rate", &args.ingress_rate),
+        ("direction", &args.direction),
+        ("queues", &args.queues),
+        ("split", &args.split),
+        ("share", &args.share),
+        ("limit", &args.limit),
+        ("rtt", &args.rtt),
+        ("flows", &args.flows),
+        ("preset", &args.preset),
+    ];
+    for (word, value) in values {
+        words.extend(value.iter().flat_map(|value| [word.to_owned(), value.clone()]));
+    }
+    words.extend(args.set.iter().flat_map(|set| ["set".to_owned(), set.clone()]));
+    for (word, given) in [("ecn", args.ecn), ("noecn", args.noecn), ("replace", args.replace)] {
+        words.extend(given.then(|| word.to_owned()));
+    }
+    words
+}
+
+fn read(path: &Path) -> anyhow::Result<Keys> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
+        anyhow!("{}, line {line}: {}", path.display(), with_nearest(error.message().trim_end()))
+    })
+}
+
+/// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
+fn with_nearest(message: &str) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let is_unknown = message.contains("unknown field") || message.contains("unknown variant");
+    let Some((unknown, known)) = quoted.split_first().filter(|_| is_unknown) else {
+        return message.to_owned();
+    };
+    let nearest = known
+        .iter()
+        .max_by(|a, b| strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b)));
+    match nearest {
+        Some(nearest) => format!("'{unknown}' is not known; did you mean '{nearest}'?"),
+        None => message.to_owned(),
+    }
+}
+
+/// What was done, for programs.
+#[derive(Serialize)]
+pub(crate) struct Told<'a> {
+    pub(crate) device: &'a str,
+    pub(crate) steps: Vec<ToldStep>,
+    pub(crate) warnings: &'a [String],
+}
+
+/// A step, for programs.
+#[derive(Serialize)]
+pub(crate) struct ToldStep {
+    purpose: String,
+    lines: Vec<String>,
+}
+
+/// Steps for programs.
+pub(crate) fn tell(steps: &[Step]) -> Vec<ToldStep> {
+    let told = |step: &Step| ToldStep {
+        purpose: step.purpose.clone(),
+        lines: step.to_string().lines().map(str::to_owned).collect(),
+    };
+    steps.iter().map(told).collect()
+}
+
+/// Steps as the lines that they are.
+pub(crate) fn print_lines(steps: &[Step]) -> anyhow::Result<()> {
+    let lines: Vec<String> = steps.iter().map(ToString::to_string).collect();
+    if lines.is_empty() { talk::print("# nothing to do") } else { talk::print(&lines.join("\n")) }
+}
+
+fn describe(setup: &Setup) -> String {
+    let rates: Vec<String> = setup
+        .direction
+        .each()
+        .iter()
+        .map(|direction| format!("{direction} {}", setup.rate_of(*direction)))
+        .collect();
+    format!(
+        "{}, queues {} (standard/responsive), split {} {}",
+        rates.join(" and "),
+        setup.queues,
+        setup.split,
+        setup.share
+    )
+}
