@@ -217,7 +217,8 @@ fn quic_delivers_with_each_controller_and_spins_once_a_round_trip() {
         assert!(edges.len() as u64 * 10 > cycles * 6, "{controller}: too few");
         // BBR keeps the queue so short that the mean over time says little about a cycle.
         assert!(*controller == "bbr3" || (edges.len() as u64) < cycles * 2, "{controller}: too many");
-        assert!(edges.len() * 3 < data.len(), "{controller}: random bits would change every second time");
+        // Random bits change in half of the packets; BBR on an empty path has had three packets to a round trip.
+        assert!(edges.len() * 9 < data.len() * 4, "{controller}: as often as random bits change");
         let counted = result.spin.unwrap();
         assert!(counted.edges.abs_diff(edges.len() as u64) <= 2 + edges.len() as u64 / 10, "{counted:?}");
         // The client spins too: random bits would differ in half of its packets.
