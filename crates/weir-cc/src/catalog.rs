@@ -1,0 +1,122 @@
+//! The controllers by the names that scenarios use.
+
+use thiserror::Error;
+
+use crate::{Controller, EcnUse, Linux, Reno, Rfc9002, Setup, WindowRule};
+
+/// Around what kind of transport a controller works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// The kernel's TCP.
+    Tcp,
+    /// QUIC (RFC 9002).
+    Quic,
+}
+
+/// How a scenario chooses a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The transport.
+    pub family: Family,
+    /// Whether the flow asks for ECN. Controllers that need it use it anyway.
+    pub ecn: bool,
+}
+
+/// One controller: its name, what it is, and how it is made.
+pub struct Entry {
+    /// As in `controller = "cubic"`.
+    pub name: &'static str,
+    /// Other names that mean the same.
+    pub also: &'static [&'static str],
+    /// In a few words.
+    pub what: &'static str,
+    make: fn(&Choice, &Setup) -> Box<dyn Controller>,
+}
+
+impl Entry {
+    /// Makes one for a connection that begins.
+    pub fn make(&self, choice: &Choice, setup: &Setup) -> Box<dyn Controller> {
+        (self.make)(choice, setup)
+    }
+}
+
+/// A rule under the transport of the family.
+fn under<R: WindowRule + 'static>(rule: R, choice: &Choice, setup: &Setup) -> Box<dyn Controller> {
+    match choice.family {
+        Family::Tcp => Box::new(Linux::new(rule, setup)),
+        Family::Quic => Box::new(Rfc9002::new(rule, setup)),
+    }
+}
+
+/// ECN as RFC 3168 has it, for controllers that can do without.
+fn classic(choice: &Choice) -> EcnUse {
+    if choice.ecn { EcnUse::Classic } else { EcnUse::Off }
+}
+
+/// All controllers.
+pub const ALL: &[Entry] = &[Entry {
+    name: "reno",
+    also: &["newreno"],
+    what: "one packet more per round trip, half the window after congestion (RFC 5681)",
+    make: |choice, setup| under(Reno::new(classic(choice)), choice, setup),
+}];
+
+/// No controller has that name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no congestion control is called '{name}'{hint}")]
+pub struct UnknownController {
+    name: String,
+    hint: String,
+}
+
+/// Finds a controller by name.
+///
+/// # Errors
+///
+/// If there is none; the message tells the nearest.
+pub fn find(name: &str) -> Result<&'static Entry, UnknownController> {
+    let given = name.to_ascii_lowercase();
+    if let Some(entry) = ALL.iter().find(|entry| entry.name == given || entry.also.contains(&given.as_str()))
+    {
+        return Ok(entry);
+    }
+    let nearest = ALL
+        .iter()
+        .map(|entry| (strsim::jaro_winkler(&given, entry.name), entry.name))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(similarity, _)| *similarity >= 0.75);
+    let hint = match nearest {
+        Some((_, name)) => format!("; did you mean '{name}'?"),
+        None => {
+            let names: Vec<_> = ALL.iter().map(|entry| entry.name).collect();
+            format!("; known are {}", names.join(", "))
+        }
+    };
+    Err(UnknownController { name: name.to_owned(), hint })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, Choice, Family, find};
+    use crate::testing::{Path, setup};
+
+    #[test]
+    fn every_controller_can_be_made_and_carries_data() {
+        for entry in ALL {
+            for family in [Family::Tcp, Family::Quic] {
+                for ecn in [false, true] {
+                    let mut controller = entry.make(&Choice { family, ecn }, &setup());
+                    let mut path = Path::new(10);
+                    let sent: usize = (0..6).map(|_| path.round(&mut *controller, |_| false)).sum();
+                    assert!(sent > 20, "{} {family:?}: {sent}", entry.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_slip_is_answered_with_what_was_meant() {
+        assert_eq!(find("Reno").unwrap().name, "reno");
+        assert!(find("remo").err().unwrap().to_string().contains("did you mean 'reno'?"));
+    }
+}

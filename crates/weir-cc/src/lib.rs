@@ -1,0 +1,108 @@
+//! Congestion controllers without I/O: the transport passes in what it learnt from an acknowledgement, and gets back a
+//! window and a pacing rate. Time and randomness are passed in. One trait fits a TCP-like sender (SACK, RACK, proportional
+//! rate reduction) and a QUIC-like one (RFC 9002), so the same controller runs in the simulator and over a real stack.
+//!
+//! Rules that only say by how much a window grows and shrinks ([`WindowRule`]: Reno, Cubic, DCTCP...) do not care who
+//! carries them; [`Linux`] and [`Rfc9002`] add what the two kinds of transport do around a reduction. Controllers with a
+//! model of the path (BBR, Copa, PCC) implement [`Controller`] themselves.
+//!
+//! To add a controller: one file, and one line in [`catalog`].
+
+pub mod catalog;
+
+mod ack;
+mod fixed;
+mod linux;
+mod reno;
+mod rfc9002;
+mod window;
+
+#[cfg(test)]
+mod testing;
+
+pub use ack::{Ack, Count, RateSample, Sent};
+pub use catalog::{Choice, Entry, Family, UnknownController, find};
+pub use fixed::{ConstantRate, FixedWindow};
+pub use linux::Linux;
+pub use reno::Reno;
+pub use rfc9002::Rfc9002;
+pub use window::{Signal, Window, WindowRule};
+
+use weir_core::{Ecn, Random, Rate, Time};
+
+/// What a controller is told when it is made.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Payload bytes of a full packet (TCP's MSS, QUIC's datagram less its own overhead). At least 1.
+    pub mss: u32,
+    /// The window to begin with, in packets; 10 by RFC 6928.
+    pub initial_window: u32,
+    /// For controllers that make draws (BBR's phase of probing). Of the flow alone.
+    pub random: Random,
+}
+
+/// How a sender takes part in ECN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EcnUse {
+    /// Its packets are Not-ECT.
+    #[default]
+    Off,
+    /// ECT(0) and one reaction per round trip to an echo that is latched until it is answered (RFC 3168), or to a rise
+    /// of QUIC's CE count.
+    Classic,
+    /// ECT(0), and the receiver tells every mark (DCTCP's CE state machine, accurate ECN, QUIC's counts).
+    Accurate,
+    /// The same with ECT(1) (RFC 9331).
+    Scalable,
+}
+
+impl EcnUse {
+    /// The codepoint of its packets.
+    pub const fn codepoint(self) -> Ecn {
+        match self {
+            Self::Off => Ecn::NotEct,
+            Self::Classic | Self::Accurate => Ecn::Ect0,
+            Self::Scalable => Ecn::Ect1,
+        }
+    }
+}
+
+/// A congestion controller.
+///
+/// The transport calls it with times that never go back. It may send while the bytes in flight and one more packet are
+/// within [`window`](Controller::window), no faster than [`pacing`](Controller::pacing).
+pub trait Controller: Send {
+    /// What it is called in scenarios.
+    fn name(&self) -> &'static str;
+
+    /// A packet was sent (or sent again).
+    fn on_sent(&mut self, _sent: &Sent) {}
+
+    /// An acknowledgement was processed, or a timer declared packets lost (then nothing was delivered).
+    fn on_ack(&mut self, ack: &Ack);
+
+    /// The retransmission timer fired with nothing heard since (TCP's RTO, QUIC's persistent congestion); `in_flight`
+    /// bytes are now held lost.
+    fn on_timeout(&mut self, now: Time, in_flight: u64);
+
+    /// Payload bytes that may be in flight.
+    fn window(&self) -> u64;
+
+    /// The rate of payload bytes; `None` to send as the window allows.
+    fn pacing(&self) -> Option<Rate> {
+        None
+    }
+
+    /// How its packets take part in ECN.
+    fn ecn(&self) -> EcnUse {
+        EcnUse::Off
+    }
+
+    /// When it wants [`on_timer`](Controller::on_timer) at the latest, whatever arrives; most need none.
+    fn timer(&self) -> Option<Time> {
+        None
+    }
+
+    /// The time of [`timer`](Controller::timer) has come.
+    fn on_timer(&mut self, _now: Time) {}
+}
