@@ -149,10 +149,8 @@ impl EventSink for Audit {
             EventKind::Drop(reason) => {
                 count.dropped += 1;
                 // A packet refused at the door was offered too, though it never was in the queue.
-                if reason == crate::DropReason::Overflow {
-                    count.arrived += 1;
-                    count.overflowed += 1;
-                }
+                count.arrived += u64::from(reason.on_arrival());
+                count.overflowed += u64::from(reason == crate::DropReason::Overflow);
             }
             EventKind::Mark(_) => count.marked += 1,
         }

@@ -21,8 +21,7 @@ const LOST_SHARE: f64 = 0.001;
 /// The result of a run.
 pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
     let names: Vec<String> = ended.flows.iter().map(|(flow, _)| flow.name.clone()).collect();
-    let queue_names: &[&str] =
-        if ended.recorder.queues.len() == 1 { &["queue"] } else { &["standard", "responsive"] };
+    let queue_names = scenario.bottleneck.qdisc.queue_names();
     let recorder = &ended.recorder;
     let name_of =
         |flow| recorder.index(flow).map_or_else(|| "other".to_owned(), |index| names[index].clone());

@@ -19,6 +19,10 @@
 //! | one decision a super-packet | the same; `segments` tells how many it hit |
 //! | counters in the `xstats` | events |
 
+mod keys;
+
+pub use keys::CodelKeys;
+
 use weir_core::{Backlog, DropReason, Duration, Ecn, EventKind, EventSink, MarkReason, Packet, Time};
 
 use crate::Qdisc;

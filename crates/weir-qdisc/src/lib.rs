@@ -1,8 +1,8 @@
 //! Queue disciplines without I/O: packets, time and randomness are passed in; packets and events come out. The same
 //! code queues real packets in user space and virtual ones in the simulator.
 //!
-//! To add a discipline: write one file with a type that implements [`Qdisc`], and give it a name and its keys in
-//! [`config`].
+//! To add a discipline: write one file with a type that implements [`Qdisc`] and one for its keys that implements
+//! [`config::Keys`], and enter it in `config/registry.rs`.
 
 pub mod config;
 

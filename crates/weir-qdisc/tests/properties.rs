@@ -10,7 +10,7 @@ use proptest::test_runner::FileFailurePersistence;
 use support::{Arrival, drive};
 use weir_core::{
     Audit, Backlog, Duration, Ecn, Event, EventKind, EventSink, FlowId, QueueChoice, QueueId, Rate,
-    RateMeter, Time,
+    RateMeter, Seed, Time,
 };
 use weir_qdisc::{BuildContext, Qdisc, QdiscConfig};
 
@@ -81,7 +81,7 @@ fn hard() -> impl Strategy<Value = String> {
 }
 
 fn build(words: &str, rate: Rate) -> Box<dyn Qdisc> {
-    let link = BuildContext { rate, rtt: Duration::from_millis(20), mtu: MTU };
+    let link = BuildContext { rate, rtt: Duration::from_millis(20), mtu: MTU, seed: Seed::default() };
     words.parse::<QdiscConfig>().unwrap().build(&link).unwrap()
 }
 
@@ -105,7 +105,7 @@ fn replay(events: &[Event]) -> HashMap<u64, (QueueId, FlowId)> {
                 backlog.packets += 1;
                 backlog.bytes += bytes;
             }
-            EventKind::Drop(weir_core::DropReason::Overflow) => {
+            EventKind::Drop(reason) if reason.on_arrival() => {
                 assert!(!held.contains_key(&id), "packet {id} dropped at the door after it came in");
             }
             EventKind::Dequeue | EventKind::Drop(_) => {

@@ -1,6 +1,7 @@
+use super::keys::Form;
 use super::{BuildContext, ConfigError, QdiscConfig};
 use crate::Limit;
-use weir_core::{Duration, Rate};
+use weir_core::{Duration, Rate, Seed};
 
 #[derive(Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 struct Document {
@@ -18,7 +19,7 @@ fn words(text: &str) -> QdiscConfig {
 }
 
 fn link(rate: &str, rtt: &str) -> BuildContext {
-    BuildContext { rate: rate.parse().unwrap(), rtt: rtt.parse().unwrap(), mtu: 1514 }
+    BuildContext { rate: rate.parse().unwrap(), rtt: rtt.parse().unwrap(), mtu: 1514, seed: Seed::default() }
 }
 
 fn refusal(text: &str) -> String {
@@ -53,6 +54,40 @@ fn words_and_tables_mean_the_same() {
         let json = serde_json::to_string(&config).unwrap();
         assert_eq!(serde_json::from_str::<QdiscConfig>(&json).unwrap(), config, "{json}");
         assert!(config.build(&link("1gbit", "20ms")).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn every_word_of_every_kind_is_a_key_and_takes_its_example() {
+    for (kind, known) in QdiscConfig::KINDS.iter().zip(QdiscConfig::WORDS) {
+        let usual = words(kind);
+        assert_eq!(usual.kind(), *kind);
+        assert!(usual.to_string().starts_with(kind), "{usual}");
+        assert!(!usual.queue_names().is_empty());
+        let written: toml::Table = toml::from_str(&toml::to_string(&usual).unwrap()).unwrap();
+        for key in written.keys().filter(|key| *key != "kind") {
+            assert!(known.iter().any(|word| word.key == key), "no word for {key} of {kind}");
+        }
+        for word in *known {
+            let (line, table) = match word.form {
+                Form::Value(example) | Form::Section(example) => {
+                    (format!("{kind} {} {example}", word.word), format!("'{example}'"))
+                }
+                Form::Flag(value) => (format!("{kind} {}", word.word), value.to_string()),
+            };
+            let config: QdiscConfig = line.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
+            let number = match word.form {
+                // A number in words is a number in a table.
+                Form::Value(example)
+                    if toml(&format!("qdisc = {{kind = '{kind}', {} = {table}}}", word.key)).is_err() =>
+                {
+                    example.to_owned()
+                }
+                _ => table,
+            };
+            let table = format!("qdisc = {{kind = '{kind}', {} = {number}}}", word.key);
+            assert_eq!(toml(&table), Ok(config), "{line}: {table}");
+        }
     }
 }
 
@@ -156,6 +191,7 @@ fn a_bdp_is_that_of_the_queues_own_share() {
         rate: Rate::from_bits_per_sec(500_000_000),
         rtt: Duration::from_millis(100),
         mtu: 1514,
+        seed: Seed::default(),
     };
     assert_eq!(keys.resolve(&paper).unwrap().limit, crate::QueueLimit::Packets(4166));
     assert_eq!(keys.limit, Limit::Bdp(1.0));

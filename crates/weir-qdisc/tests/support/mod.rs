@@ -80,8 +80,8 @@ impl EventSink for Tally {
                 self.sent += 1;
                 self.sojourn.record(event.sojourn.as_nanos());
             }
-            EventKind::Drop(weir_core::DropReason::Aqm) => self.aqm_drops += 1,
             EventKind::Drop(weir_core::DropReason::Overflow) => self.overflows += 1,
+            EventKind::Drop(_) => self.aqm_drops += 1,
             EventKind::Mark(_) => self.marks += 1,
         }
     }
