@@ -1,0 +1,270 @@
+//! The receiving end: what has arrived, when it says so, and how it echoes marks.
+//!
+//! | source | here |
+//! |---|---|
+//! | delayed ACKs: every second packet or after a timeout (RFC 5681 section 4.2, RFC 9000 section 13.2.2) | [`ReceiverConfig`], with any number of packets for stretched ACKs |
+//! | an ACK at once while there is a gap in the stream and when it is filled (RFC 5681 section 4.2), or a packet out of order (RFC 9000 section 13.2.1) | the same |
+//! | the kernel acknowledges the first packets of a connection one by one (quick ACKs) | [`ReceiverConfig::quick`] |
+//! | classic ECN: ECE until CWR (RFC 3168 section 6.1.3) | [`Feedback::Classic`] |
+//! | DCTCP: ECE tells the state of the packets acknowledged; a change sends what is held back (RFC 8257 section 3.2) | [`Feedback::Dctcp`] |
+//! | QUIC's and accurate ECN's counts (RFC 9000 section 13.4.1, RFC 9768) | [`Feedback::Counted`] |
+
+use weir_core::{Duration, Time};
+
+use super::frame::{AckFrame, Data, RANGES};
+use super::stream::Arrived;
+
+/// How marks are told to the sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Feedback {
+    /// A mark is echoed until the sender says that it has answered (RFC 3168).
+    #[default]
+    Classic,
+    /// Each acknowledgement says whether its packets were marked (RFC 8257).
+    Dctcp,
+    /// Each acknowledgement has the number of marked packets so far (RFC 9000, RFC 9768).
+    Counted,
+}
+
+/// Parameters of a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiverConfig {
+    /// An acknowledgement for this many packets; at least 1. Two unless told.
+    pub every: u32,
+    /// The longest that a packet waits for one. The kernel's shortest is 40 ms, QUIC's usual `max_ack_delay` 25 ms.
+    pub delay: Duration,
+    /// Packets at the beginning that are acknowledged one by one.
+    pub quick: u32,
+    /// How marks are told.
+    pub feedback: Feedback,
+}
+
+impl Default for ReceiverConfig {
+    fn default() -> Self {
+        Self { every: 2, delay: Duration::from_millis(40), quick: 16, feedback: Feedback::Classic }
+    }
+}
+
+/// The receiving end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Receiver {
+    config: ReceiverConfig,
+    stream: Arrived,
+    ranges: [(u64, u64); RANGES],
+    /// The newest number that was received, and one.
+    expected: u64,
+    fresh: u64,
+    index: u32,
+    waiting: u32,
+    /// When the newest packet came.
+    newest: Time,
+    /// An acknowledgement is due then, if packets wait for one.
+    due: Time,
+    ce: u64,
+    echo: bool,
+    spin: bool,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Receiver {
+    pub(crate) fn new(config: ReceiverConfig) -> Self {
+        Self {
+            config: ReceiverConfig { every: config.every.max(1), ..config },
+            stream: Arrived::default(),
+            ranges: [(0, 0); RANGES],
+            expected: 0,
+            fresh: u64::MAX,
+            index: 0,
+            waiting: 0,
+            newest: Time::ZERO,
+            due: Time::MAX,
+            ce: 0,
+            echo: false,
+            spin: false,
+            packets: 0,
+            bytes: 0,
+        }
+    }
+
+    /// What the receiver makes of a packet's numbers.
+    pub(crate) fn read(&self, handle: u64) -> Data {
+        Data::unpack(handle, self.expected, self.stream.next())
+    }
+
+    /// When a packet that waits is acknowledged at the latest; [`Time::MAX`] if none waits.
+    pub(crate) fn due(&self) -> Time {
+        self.due
+    }
+
+    /// Takes a packet with `bytes` of payload. Up to two acknowledgements go out: one for what was held back, if the marking
+    /// has changed, and one for this packet.
+    pub(crate) fn receive(
+        &mut self,
+        now: Time,
+        data: Data,
+        bytes: u32,
+        marked: bool,
+        mut reply: impl FnMut(AckFrame),
+    ) {
+        self.packets += 1;
+        self.ce += u64::from(marked);
+        match self.config.feedback {
+            Feedback::Classic => {
+                if data.reduced {
+                    self.echo = false;
+                }
+                self.echo |= marked;
+            }
+            Feedback::Dctcp => {
+                if marked != self.echo {
+                    if self.waiting > 0 {
+                        reply(self.acknowledge(now));
+                    }
+                    self.echo = marked;
+                }
+            }
+            Feedback::Counted => {}
+        }
+        let in_order = data.number == self.expected;
+        if data.number >= self.expected {
+            self.spin = !data.spin;
+        }
+        self.note(data.number);
+        let before = self.stream.next();
+        if self.stream.insert(data.sequence) {
+            self.bytes += u64::from(bytes);
+        }
+        self.fresh = self.fresh.min(data.number);
+        self.waiting += 1;
+        self.newest = now;
+        let gap = data.sequence >= self.stream.next() || self.stream.next() > before + 1;
+        let counted = self.config.feedback == Feedback::Counted && marked;
+        if !in_order
+            || gap
+            || counted
+            || self.waiting >= self.config.every
+            || self.packets <= u64::from(self.config.quick)
+        {
+            reply(self.acknowledge(now));
+        } else if self.waiting == 1 {
+            self.due = now + self.config.delay;
+        }
+    }
+
+    /// The acknowledgement for what waits.
+    pub(crate) fn acknowledge(&mut self, now: Time) -> AckFrame {
+        let frame = AckFrame {
+            at: now,
+            index: self.index,
+            ranges: self.ranges,
+            fresh: self.fresh,
+            next: self.stream.next(),
+            ce: self.ce,
+            echo: self.echo,
+            spin: self.spin,
+            delay: now.since(self.newest),
+        };
+        self.index = self.index.wrapping_add(1);
+        self.waiting = 0;
+        self.due = Time::MAX;
+        self.fresh = u64::MAX;
+        frame
+    }
+
+    /// Adds a packet number to the ranges; the oldest range is forgotten when there are too many.
+    fn note(&mut self, number: u64) {
+        let newest = &mut self.ranges[0];
+        if number >= self.expected {
+            if number == newest.1 {
+                newest.1 += 1;
+            } else {
+                self.ranges.copy_within(0..RANGES - 1, 1);
+                self.ranges[0] = (number, number + 1);
+            }
+            self.expected = number + 1;
+            return;
+        }
+        // Out of order: next to a range that is known, or one of its own, which takes the place of the oldest.
+        let mut ranges: Vec<(u64, u64)> = self.ranges.iter().copied().filter(|(a, b)| a < b).collect();
+        if ranges.iter().any(|(a, b)| (*a..*b).contains(&number)) {
+            return;
+        }
+        ranges.push((number, number + 1));
+        ranges.sort_unstable_by(|a, b| b.cmp(a));
+        let mut joined: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if last.0 <= range.1 => last.0 = last.0.min(range.0),
+                _ => joined.push(range),
+            }
+        }
+        joined.resize(RANGES, (0, 0));
+        self.ranges.copy_from_slice(&joined[..RANGES]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Data, Duration, Feedback, Receiver, ReceiverConfig, Time};
+
+    fn data(number: u64, sequence: u64) -> Data {
+        Data { number, sequence, reduced: false, spin: false }
+    }
+
+    fn config(feedback: Feedback) -> ReceiverConfig {
+        ReceiverConfig { quick: 0, feedback, ..ReceiverConfig::default() }
+    }
+
+    fn acks(receiver: &mut Receiver, at: u64, data: Data, marked: bool) -> Vec<(u64, u64, bool)> {
+        let mut out = Vec::new();
+        receiver.receive(Time::from_nanos(at), data, 1000, marked, |ack| {
+            out.push((ack.ranges[0].1, ack.next, ack.echo));
+        });
+        out
+    }
+
+    #[test]
+    fn every_second_packet_and_at_once_after_a_gap() {
+        let mut receiver = Receiver::new(config(Feedback::Classic));
+        assert_eq!(acks(&mut receiver, 0, data(0, 0), false), []);
+        assert_eq!(receiver.due(), Time::ZERO + Duration::from_millis(40));
+        assert_eq!(acks(&mut receiver, 1, data(1, 1), false), [(2, 2, false)]);
+        assert_eq!(receiver.due(), Time::MAX);
+        // Packet 2 is lost; each that follows is acknowledged until it has come again.
+        assert_eq!(acks(&mut receiver, 2, data(3, 3), false), [(4, 2, false)]);
+        assert_eq!(acks(&mut receiver, 3, data(4, 4), false), [(5, 2, false)]);
+        assert_eq!(acks(&mut receiver, 4, data(5, 2), false), [(6, 5, false)]);
+        assert_eq!((receiver.bytes, receiver.packets), (5000, 5));
+        assert_eq!(acks(&mut receiver, 5, data(6, 5), false), []);
+    }
+
+    #[test]
+    fn classic_marks_are_echoed_until_answered() {
+        let mut receiver = Receiver::new(ReceiverConfig { every: 1, ..config(Feedback::Classic) });
+        assert_eq!(acks(&mut receiver, 0, data(0, 0), true), [(1, 1, true)]);
+        assert_eq!(acks(&mut receiver, 1, data(1, 1), false), [(2, 2, true)]);
+        let answer = Data { reduced: true, ..data(2, 2) };
+        assert_eq!(acks(&mut receiver, 2, answer, false), [(3, 3, false)]);
+    }
+
+    #[test]
+    fn dctcp_tells_marked_packets_from_others() {
+        let mut receiver = Receiver::new(config(Feedback::Dctcp));
+        assert_eq!(acks(&mut receiver, 0, data(0, 0), false), []);
+        // The packet that was held back is acknowledged without the echo.
+        assert_eq!(acks(&mut receiver, 1, data(1, 1), true), [(1, 1, false)]);
+        assert_eq!(acks(&mut receiver, 2, data(2, 2), true), [(3, 3, true)]);
+        assert_eq!(acks(&mut receiver, 3, data(3, 3), false), []);
+    }
+
+    #[test]
+    fn reordered_packets_join_their_ranges() {
+        let mut receiver = Receiver::new(config(Feedback::Counted));
+        for number in [0, 1, 5, 3, 2, 4] {
+            acks(&mut receiver, number, data(number, number), false);
+        }
+        let ack = receiver.acknowledge(Time::from_nanos(9));
+        assert_eq!((ack.ranges[0], ack.next), ((0, 6), 6));
+    }
+}

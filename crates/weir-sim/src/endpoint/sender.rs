@@ -1,0 +1,558 @@
+//! The sending end: what may be sent when, what is lost, and what the controller is told.
+//!
+//! | source | here |
+//! |---|---|
+//! | QUIC's loss detection: 3 packets or 9/8 of a round trip (RFC 9002 section 6.1) | [`Recovery::Quic`] |
+//! | TCP's: RACK with a reordering window of a quarter of the shortest round trip, none once three packets have overtaken (RFC 8985; the kernel's `tcp_recovery.c`) | [`Recovery::Tcp`] |
+//! | a probe after two round trips (TLP), then RTO = SRTT + max(4 RTTVAR, 200 ms), doubling | the same for TCP |
+//! | probe timeouts SRTT + max(4 RTTVAR, 1 ms) + max_ack_delay, doubling; persistent congestion after three (RFC 9002 sections 6.2, 7.6) | the same for QUIC |
+//! | retransmissions before new data | the same |
+//! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest |
+//! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`] |
+
+use std::collections::VecDeque;
+
+use weir_cc::{Ack, Controller, Count, EcnUse, RateSample, Sent};
+use weir_core::{Duration, Ecn, Time};
+
+use super::frame::{AckFrame, Data};
+use super::receiver::Feedback;
+use super::rtt::Rtt;
+use super::sent::{Fate, SentPacket, SentPackets};
+
+/// How losses are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Recovery {
+    /// As the kernel's TCP.
+    #[default]
+    Tcp,
+    /// As RFC 9002.
+    Quic,
+}
+
+/// Parameters of a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SenderConfig {
+    /// Payload bytes of a full packet.
+    pub mss: u32,
+    /// Bytes of all headers on the wire, Ethernet's included.
+    pub header: u32,
+    /// How losses are found.
+    pub recovery: Recovery,
+    /// How the receiver tells marks.
+    pub feedback: Feedback,
+    /// With pacing: a burst lasts this long at the rate, but holds at least two packets and at most 64 kB.
+    pub burst: Duration,
+    /// The receiver's longest delay of acknowledgements, which probes wait for (QUIC).
+    pub ack_delay: Duration,
+}
+
+/// Packets that must have overtaken one before it is lost (`kPacketThreshold`, TCP's three duplicate ACKs).
+const OVERTAKEN: u64 = 3;
+const SHORTEST_RTO: Duration = Duration::from_millis(200);
+/// Before the first sample (RFC 6298 section 2.1).
+const FIRST_RTO: Duration = Duration::from_secs(1);
+const LONGEST_RTO: Duration = Duration::from_secs(120);
+const LARGEST_BURST: u64 = 65_536;
+
+/// A packet on its way out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) data: Data,
+    pub(crate) wire_bytes: u32,
+    pub(crate) ecn: Ecn,
+}
+
+/// The sending end of a connection.
+pub(crate) struct Sender {
+    config: SenderConfig,
+    pub(crate) controller: Box<dyn Controller>,
+    /// Packets of the stream that exist so far: the end of the data, or of what the application has written.
+    pub(crate) written: u64,
+    /// Payload bytes of the last of them.
+    last_bytes: u32,
+    next: u64,
+    una: u64,
+    again: VecDeque<u64>,
+    sent: SentPackets,
+    newest: Option<u64>,
+    in_flight: u64,
+    pub(crate) rtt: Rtt,
+    pub(crate) delivered: u64,
+    pub(crate) delivered_bytes: u64,
+    delivered_ce: u64,
+    delivered_time: Time,
+    first_sent: Time,
+    pub(crate) lost: u64,
+    pub(crate) echoes: u64,
+    /// The window bounds what is sent until this number is acknowledged.
+    limited_until: u64,
+    app_limited_until: u64,
+    ack_index: Option<u32>,
+    ce_seen: u64,
+    reduced: bool,
+    spin: bool,
+    next_send: Time,
+    /// Bytes that may go before pacing waits again.
+    burst_left: u64,
+    /// When the oldest packet in doubt is lost if nothing comes.
+    loss_due: Time,
+    probe_due: Time,
+    probes: u32,
+    must_probe: u32,
+}
+
+impl Sender {
+    pub(crate) fn new(config: SenderConfig, controller: Box<dyn Controller>) -> Self {
+        Self {
+            config,
+            controller,
+            written: 0,
+            last_bytes: config.mss,
+            next: 0,
+            una: 0,
+            again: VecDeque::new(),
+            sent: SentPackets::default(),
+            newest: None,
+            in_flight: 0,
+            rtt: Rtt::new(),
+            delivered: 0,
+            delivered_bytes: 0,
+            delivered_ce: 0,
+            delivered_time: Time::ZERO,
+            first_sent: Time::ZERO,
+            lost: 0,
+            echoes: 0,
+            limited_until: 0,
+            app_limited_until: 0,
+            ack_index: None,
+            ce_seen: 0,
+            reduced: false,
+            spin: false,
+            next_send: Time::ZERO,
+            burst_left: 0,
+            loss_due: Time::MAX,
+            probe_due: Time::MAX,
+            probes: 0,
+            must_probe: 0,
+        }
+    }
+
+    /// Payload bytes of a full packet.
+    pub(crate) fn mss(&self) -> u32 {
+        self.config.mss
+    }
+
+    /// The application writes `bytes` more and will not write less than a full packet before they are all; `None` for ever.
+    pub(crate) fn write(&mut self, bytes: Option<u64>) {
+        match bytes {
+            None => self.written = u64::MAX / 2,
+            Some(bytes) => {
+                let mss = u64::from(self.config.mss);
+                self.written += bytes.div_ceil(mss);
+                let rest = bytes % mss;
+                self.last_bytes = if rest == 0 { self.config.mss } else { rest as u32 };
+            }
+        }
+    }
+
+    /// The application has no more to write: what was not sent yet is not sent.
+    pub(crate) fn stop(&mut self) {
+        self.written = self.written.min(self.next);
+    }
+
+    /// Whether everything written has arrived.
+    pub(crate) fn is_done(&self) -> bool {
+        self.una >= self.written
+    }
+
+    fn length(&self, sequence: u64) -> u32 {
+        if sequence + 1 == self.written { self.last_bytes } else { self.config.mss }
+    }
+
+    /// The next packet to send now, if there is one and it may go.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Outgoing> {
+        while self.again.front().is_some_and(|sequence| *sequence < self.una) {
+            self.again.pop_front();
+        }
+        let (sequence, again) = match self.again.front() {
+            Some(sequence) => (*sequence, true),
+            None if self.next < self.written => (self.next, false),
+            None => {
+                // Nothing to send: rates measured from now on are the application's.
+                if self.in_flight + u64::from(self.config.mss) <= self.controller.window() {
+                    self.app_limited_until = self.sent.end();
+                }
+                return self.probe_old(now);
+            }
+        };
+        let bytes = self.length(sequence);
+        if self.must_probe == 0 {
+            if self.in_flight + u64::from(bytes) > self.controller.window() {
+                self.limited_until = self.sent.end();
+                return None;
+            }
+            if !self.pace(now, bytes) {
+                return None;
+            }
+        }
+        if again {
+            self.again.pop_front();
+        } else {
+            self.next += 1;
+        }
+        Some(self.transmit(now, sequence, bytes, again))
+    }
+
+    /// A probe with nothing new to send: the newest packet in flight once more.
+    fn probe_old(&mut self, now: Time) -> Option<Outgoing> {
+        if self.must_probe == 0 {
+            return None;
+        }
+        let flying = (self.sent.first()..self.sent.end())
+            .rev()
+            .filter_map(|number| self.sent.get(number))
+            .find(|packet| packet.fate == Fate::Flying && packet.sequence >= self.una)
+            .map(|packet| (packet.sequence, packet.bytes));
+        let Some((sequence, bytes)) = flying else {
+            self.must_probe = 0;
+            return None;
+        };
+        Some(self.transmit(now, sequence, bytes, true))
+    }
+
+    /// Whether pacing lets `bytes` go now.
+    fn pace(&mut self, now: Time, bytes: u32) -> bool {
+        let Some(rate) = self.controller.pacing() else { return true };
+        if self.burst_left < u64::from(bytes) {
+            if now < self.next_send {
+                return false;
+            }
+            let burst = rate
+                .bytes_in(self.config.burst)
+                .0
+                .clamp(2 * u64::from(self.config.mss), LARGEST_BURST.max(2 * u64::from(self.config.mss)));
+            self.burst_left = burst;
+            // The next burst may begin when this one would have ended at the rate.
+            self.next_send = now;
+        }
+        self.burst_left -= u64::from(bytes);
+        let rate = rate.bits_per_sec().max(1);
+        let took = u128::from(bytes) * 8_000_000_000 / u128::from(rate);
+        self.next_send += Duration::from_nanos(u64::try_from(took).unwrap_or(u64::MAX));
+        true
+    }
+
+    fn transmit(&mut self, now: Time, sequence: u64, bytes: u32, again: bool) -> Outgoing {
+        if self.in_flight == 0 {
+            self.first_sent = now;
+            self.delivered_time = now;
+        }
+        let restarts = self.in_flight == 0;
+        self.in_flight += u64::from(bytes);
+        let number = self.sent.push(SentPacket {
+            sequence,
+            time: now,
+            bytes,
+            fate: Fate::Flying,
+            again,
+            app_limited: self.sent.end() < self.app_limited_until,
+            delivered: self.delivered,
+            delivered_bytes: self.delivered_bytes,
+            delivered_ce: self.delivered_ce,
+            delivered_time: self.delivered_time,
+            first_sent: self.first_sent,
+            lost: self.lost,
+            in_flight: self.in_flight,
+        });
+        self.must_probe = self.must_probe.saturating_sub(1);
+        self.controller.on_sent(&Sent { now, bytes, in_flight: self.in_flight, restarts });
+        self.arm_probe(now);
+        let reduced = !again && std::mem::take(&mut self.reduced);
+        let ecn = if again && self.config.recovery == Recovery::Tcp {
+            // RFC 3168 section 6.1.5: retransmissions are Not-ECT. The kernel obeys only for classic ECN.
+            match self.controller.ecn() {
+                EcnUse::Classic => Ecn::NotEct,
+                other => other.codepoint(),
+            }
+        } else {
+            self.controller.ecn().codepoint()
+        };
+        Outgoing {
+            data: Data { number, sequence, reduced, spin: self.spin },
+            wire_bytes: bytes + self.config.header,
+            ecn,
+        }
+    }
+
+    /// When [`poll`](Self::poll) is worth another try for pacing's sake, if nothing else happens.
+    pub(crate) fn paced_until(&self, now: Time) -> Option<Time> {
+        let waits = self.next < self.written || !self.again.is_empty();
+        (waits
+            && self.next_send > now
+            && self.burst_left < u64::from(self.config.mss)
+            && self.controller.pacing().is_some()
+            && self.in_flight + u64::from(self.config.mss) <= self.controller.window())
+        .then_some(self.next_send)
+    }
+
+    /// When [`timeout`](Self::timeout) is due.
+    pub(crate) fn timer(&self) -> Time {
+        self.loss_due.min(self.probe_due).min(self.controller.timer().unwrap_or(Time::MAX))
+    }
+
+    /// Takes an acknowledgement.
+    pub(crate) fn acknowledge(&mut self, now: Time, frame: &AckFrame) {
+        let mut ack = self.blank(now);
+        // If the acknowledgement before was lost, all its ranges may be news.
+        let in_order = self.ack_index.is_none_or(|last| frame.index == last.wrapping_add(1));
+        if self.ack_index.is_some_and(|last| (frame.index.wrapping_sub(last) as i32) <= 0) {
+            // Overtaken by a later one, which told the same and more.
+            return;
+        }
+        self.ack_index = Some(frame.index);
+        let fresh = if in_order { frame.fresh } else { 0 };
+        let mut newest: Option<(u64, SentPacket)> = None;
+        for (from, to) in frame.ranges {
+            for number in from.max(fresh).max(self.sent.first())..to.min(self.sent.end()) {
+                let Some(packet) = self.sent.get_mut(number) else { continue };
+                match packet.fate {
+                    Fate::Delivered => continue,
+                    Fate::Flying => self.in_flight -= u64::from(packet.bytes),
+                    // Late, not lost. If it was sent again, that will arrive for nothing.
+                    Fate::Lost => {}
+                }
+                packet.fate = Fate::Delivered;
+                ack.delivered.add(packet.bytes);
+                if newest.is_none_or(|(best, _)| number > best) {
+                    newest = Some((number, *packet));
+                }
+            }
+        }
+        self.una = self.una.max(frame.next);
+        self.spin = frame.spin;
+        self.delivered += u64::from(ack.delivered.packets);
+        self.delivered_bytes += ack.delivered.bytes;
+        self.read_marks(frame, &mut ack);
+        if let Some((number, packet)) = newest {
+            if self.newest.is_none_or(|newest| number > newest) {
+                self.newest = Some(number);
+                let delay = match self.config.recovery {
+                    Recovery::Quic => frame.delay,
+                    Recovery::Tcp => Duration::ZERO,
+                };
+                let rtt = now.since(packet.time) - delay;
+                self.rtt.sample(rtt);
+                ack.rtt = Some(rtt);
+            }
+            ack.delivered_sent = packet.time;
+            self.probes = 0;
+            ack.rate = self.rate(now, &packet);
+            self.delivered_time = now;
+            self.first_sent = packet.time;
+            ack.window_limited = number < self.limited_until;
+        }
+        self.find_losses(now, &mut ack);
+        self.report(ack);
+        if self.in_flight == 0 {
+            self.probe_due = Time::MAX;
+        } else if newest.is_some() {
+            self.arm_probe(now);
+        }
+    }
+
+    fn blank(&self, now: Time) -> Ack {
+        Ack {
+            now,
+            delivered: Count::default(),
+            ce: Count::default(),
+            echo: false,
+            lost: Count::default(),
+            lost_sent: Time::ZERO,
+            delivered_sent: Time::ZERO,
+            rtt: None,
+            smoothed_rtt: Duration::ZERO,
+            min_rtt: Duration::MAX,
+            in_flight: 0,
+            prior_in_flight: self.in_flight,
+            window_limited: false,
+            una: 0,
+            next: 0,
+            total_delivered: 0,
+            total_lost: 0,
+            rate: None,
+            app_limited: false,
+        }
+    }
+
+    fn report(&mut self, mut ack: Ack) {
+        ack.smoothed_rtt = self.rtt.smoothed;
+        ack.min_rtt = self.rtt.shortest;
+        ack.in_flight = self.in_flight;
+        ack.una = self.una;
+        ack.next = self.next;
+        ack.total_delivered = self.delivered;
+        ack.total_lost = self.lost;
+        ack.app_limited = self.next >= self.written && self.again.is_empty();
+        self.controller.on_ack(&ack);
+        let keep = self.rtt.smoothed;
+        // What was declared lost long ago will not come any more.
+        self.sent.trim(|packet| ack.now.since(packet.time).as_nanos() < 3 * keep.as_nanos());
+    }
+
+    fn read_marks(&mut self, frame: &AckFrame, ack: &mut Ack) {
+        match self.config.feedback {
+            Feedback::Counted => {
+                let new = frame.ce.saturating_sub(self.ce_seen);
+                self.ce_seen = self.ce_seen.max(frame.ce);
+                let packets = (new as u32).min(ack.delivered.packets);
+                ack.ce = Count {
+                    packets,
+                    bytes: (u64::from(packets) * u64::from(self.config.mss)).min(ack.delivered.bytes),
+                };
+                ack.echo = new > 0;
+            }
+            Feedback::Classic | Feedback::Dctcp => {
+                ack.echo = frame.echo;
+                if frame.echo {
+                    ack.ce = ack.delivered;
+                    // CWR with the next new packet. DCTCP's receiver does not look at it.
+                    self.reduced = true;
+                }
+            }
+        }
+        self.echoes += u64::from(ack.ce.packets);
+        self.delivered_ce += u64::from(ack.ce.packets);
+    }
+
+    fn rate(&self, now: Time, packet: &SentPacket) -> Option<RateSample> {
+        let interval = packet.time.since(packet.first_sent).max(now.since(packet.delivered_time));
+        // Shorter than the path: the sample measures a burst of acknowledgements.
+        if interval < self.rtt.shortest || interval == Duration::ZERO {
+            return None;
+        }
+        Some(RateSample {
+            delivered: Count {
+                packets: (self.delivered - packet.delivered) as u32,
+                bytes: self.delivered_bytes - packet.delivered_bytes,
+            },
+            interval,
+            prior_delivered: packet.delivered,
+            delivered_ce: (self.delivered_ce - packet.delivered_ce) as u32,
+            lost: (self.lost - packet.lost) as u32,
+            in_flight_at_send: packet.in_flight,
+            app_limited: packet.app_limited,
+        })
+    }
+
+    /// Declares lost what the newest acknowledged packet has overtaken by too much.
+    fn find_losses(&mut self, now: Time, ack: &mut Ack) {
+        self.loss_due = Time::MAX;
+        let Some(newest) = self.newest else { return };
+        let window = match self.config.recovery {
+            Recovery::Quic => {
+                let rtt = self.rtt.smoothed.max(self.rtt.latest).as_nanos();
+                Duration::from_nanos((rtt / 8 * 9).max(1_000_000))
+            }
+            Recovery::Tcp => Duration::from_nanos(
+                self.rtt.latest.as_nanos()
+                    + (self.rtt.shortest.as_nanos() / 4).min(self.rtt.smoothed.as_nanos()),
+            ),
+        };
+        for number in self.sent.first()..newest {
+            let Some(packet) = self.sent.get_mut(number) else { continue };
+            if packet.fate != Fate::Flying {
+                continue;
+            }
+            let due = packet.time + window;
+            if newest - number < OVERTAKEN && due > now {
+                self.loss_due = self.loss_due.min(due);
+                continue;
+            }
+            packet.fate = Fate::Lost;
+            let (bytes, sequence) = (packet.bytes, packet.sequence);
+            ack.lost_sent = ack.lost_sent.max(packet.time);
+            self.lose(bytes, sequence, &mut ack.lost);
+        }
+    }
+
+    fn lose(&mut self, bytes: u32, sequence: u64, lost: &mut Count) {
+        lost.add(bytes);
+        self.in_flight -= u64::from(bytes);
+        self.lost += 1;
+        if sequence >= self.una {
+            self.again.push_back(sequence);
+        }
+    }
+
+    /// A timer of [`timer`](Self::timer) has come.
+    pub(crate) fn timeout(&mut self, now: Time) {
+        if self.controller.timer().is_some_and(|due| due <= now) {
+            self.controller.on_timer(now);
+        }
+        if self.loss_due <= now {
+            let mut ack = self.blank(now);
+            self.find_losses(now, &mut ack);
+            if ack.lost.packets > 0 {
+                self.report(ack);
+            }
+        }
+        if self.probe_due <= now {
+            self.probes += 1;
+            let give_up = match self.config.recovery {
+                Recovery::Tcp => self.probes > 1,
+                Recovery::Quic => self.probes > 3,
+            };
+            if give_up {
+                self.lose_everything(now);
+            } else {
+                self.must_probe = 1;
+            }
+            self.arm_probe(now);
+        }
+    }
+
+    fn lose_everything(&mut self, now: Time) {
+        let in_flight = self.in_flight;
+        let mut lost = Count::default();
+        for number in self.sent.first()..self.sent.end() {
+            let Some(packet) = self.sent.get_mut(number) else { continue };
+            if packet.fate == Fate::Flying {
+                packet.fate = Fate::Lost;
+                let (bytes, sequence) = (packet.bytes, packet.sequence);
+                self.lose(bytes, sequence, &mut lost);
+            }
+        }
+        // The oldest first, whatever the order in which they were found lost.
+        self.again.make_contiguous().sort_unstable();
+        self.loss_due = Time::MAX;
+        self.controller.on_timeout(now, in_flight);
+    }
+
+    fn arm_probe(&mut self, now: Time) {
+        let Rtt { smoothed, variation, .. } = self.rtt;
+        let wait = if smoothed == Duration::ZERO {
+            FIRST_RTO
+        } else {
+            match self.config.recovery {
+                Recovery::Tcp if self.probes == 0 && self.again.is_empty() => {
+                    // TLP: two round trips; a packet alone also waits for a delayed acknowledgement (RFC 8985 section 7).
+                    let alone = self.in_flight <= u64::from(self.config.mss);
+                    let extra = if alone { SHORTEST_RTO } else { Duration::ZERO };
+                    (smoothed * 2 + extra).min(smoothed + SHORTEST_RTO.max(variation * 4))
+                }
+                Recovery::Tcp => smoothed + SHORTEST_RTO.max(variation * 4),
+                Recovery::Quic => {
+                    smoothed + Duration::from_millis(1).max(variation * 4) + self.config.ack_delay
+                }
+            }
+        };
+        let doubled = match self.config.recovery {
+            // The probe is not counted: the timeout after it is the first.
+            Recovery::Tcp => self.probes.saturating_sub(1),
+            Recovery::Quic => self.probes,
+        };
+        let wait = (wait * (1 << doubled.min(12))).min(LONGEST_RTO);
+        self.probe_due = now + wait;
+    }
+}

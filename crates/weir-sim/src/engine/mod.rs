@@ -1,0 +1,5 @@
+//! The event queue.
+
+mod heap;
+
+pub(crate) use heap::Agenda;

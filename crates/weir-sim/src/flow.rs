@@ -1,0 +1,332 @@
+//! Flows: what they are, and what they have done.
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+use weir_cc::{Choice, Controller, EcnUse, Family, Setup};
+use weir_core::{Duration, Ecn, Packet, Random, Rate, Time};
+
+pub use weir_core::FlowId;
+
+use crate::endpoint::{AckFrame, Feedback, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig};
+use crate::hop::HopId;
+
+/// How much a flow sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Amount {
+    /// As long as the network runs.
+    #[default]
+    Endless,
+    /// So many bytes of payload.
+    Bytes(u64),
+    /// For this long.
+    Time(Duration),
+}
+
+/// What kind of traffic a flow is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// TCP with the controller of this name.
+    Tcp(String),
+    /// QUIC with the controller of this name.
+    Quic(String),
+    /// Datagrams at a constant rate of wire bytes.
+    Datagrams(Rate),
+}
+
+/// Bytes of Ethernet, IPv4 and TCP headers with timestamps.
+const TCP_HEADER: u32 = 14 + 20 + 32;
+/// Bytes of Ethernet, IPv4 and UDP headers, and of QUIC's short header with its tag: 1 + 8 + 2 + 16.
+const QUIC_HEADER: u32 = 14 + 20 + 8 + 27;
+/// Payload of a QUIC datagram of 1452 bytes, the largest that this project's QUIC endpoints send.
+const QUIC_MSS: u32 = 1452 - 27;
+const TCP_MSS: u32 = 1448;
+const UDP_HEADER: u32 = 14 + 20 + 8;
+const DATAGRAM: u32 = 1514;
+
+/// A flow that is to be made.
+pub struct FlowSpec {
+    pub(crate) kind: Kind,
+    pub(crate) ecn: bool,
+    pub(crate) path: Vec<HopId>,
+    pub(crate) rtt: Duration,
+    pub(crate) position: f64,
+    pub(crate) start: Duration,
+    pub(crate) amount: Amount,
+    pub(crate) loss: f64,
+    pub(crate) mark: f64,
+    pub(crate) receiver: Option<ReceiverConfig>,
+    pub(crate) controller: Option<Box<dyn Controller>>,
+}
+
+/// A flow that cannot be.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum SpecError {
+    /// No such controller.
+    #[error("controller: {0}")]
+    Controller(#[from] weir_cc::UnknownController),
+    /// The queue of a link cannot be built.
+    #[error("qdisc: {0}")]
+    Qdisc(#[from] weir_qdisc::ConfigError),
+    /// A flow over no link.
+    #[error("path: a flow needs at least one link")]
+    NoPath,
+    /// Datagrams at rate zero.
+    #[error("rate: datagrams need a rate above 0, such as 10mbit")]
+    NoRate,
+}
+
+impl FlowSpec {
+    /// An endless flow of `kind` over `path`, with a round-trip time of `rtt` without queues.
+    ///
+    /// # Errors
+    ///
+    /// If the controller is not known, the path is empty, or datagrams have no rate.
+    pub fn new(kind: Kind, path: &[HopId], rtt: Duration) -> Result<Self, SpecError> {
+        match &kind {
+            Kind::Tcp(name) | Kind::Quic(name) => {
+                weir_cc::find(name)?;
+            }
+            Kind::Datagrams(rate) if rate.bits_per_sec() == 0 => return Err(SpecError::NoRate),
+            Kind::Datagrams(_) => {}
+        }
+        if path.is_empty() {
+            return Err(SpecError::NoPath);
+        }
+        Ok(Self {
+            kind,
+            ecn: false,
+            path: path.to_vec(),
+            rtt,
+            position: 0.5,
+            start: Duration::ZERO,
+            amount: Amount::Endless,
+            loss: 0.0,
+            mark: 0.0,
+            receiver: None,
+            controller: None,
+        })
+    }
+
+    /// TCP with the controller called `name` over one link.
+    ///
+    /// # Errors
+    ///
+    /// As [`FlowSpec::new`].
+    pub fn tcp(name: &str, hop: HopId, rtt: Duration) -> Result<Self, SpecError> {
+        Self::new(Kind::Tcp(name.to_owned()), &[hop], rtt)
+    }
+
+    /// QUIC with the controller called `name` over one link.
+    ///
+    /// # Errors
+    ///
+    /// As [`FlowSpec::new`].
+    pub fn quic(name: &str, hop: HopId, rtt: Duration) -> Result<Self, SpecError> {
+        Self::new(Kind::Quic(name.to_owned()), &[hop], rtt)
+    }
+
+    /// Uses ECN.
+    #[must_use]
+    pub fn ecn(self, ecn: bool) -> Self {
+        Self { ecn, ..self }
+    }
+
+    /// Begins this long after the start.
+    #[must_use]
+    pub fn start(self, start: Duration) -> Self {
+        Self { start, ..self }
+    }
+
+    /// Sends so much.
+    #[must_use]
+    pub fn amount(self, amount: Amount) -> Self {
+        Self { amount, ..self }
+    }
+
+    /// The share of the round-trip time that lies behind the last link, to the receiver and back.
+    #[must_use]
+    pub fn position(self, position: f64) -> Self {
+        Self { position: position.clamp(0.0, 1.0), ..self }
+    }
+
+    /// Packets are lost, each with this probability, before they come to the first link.
+    #[must_use]
+    pub fn loss(self, loss: f64) -> Self {
+        Self { loss, ..self }
+    }
+
+    /// Packets that can be are marked CE, each with this probability, before they come to the first link.
+    #[must_use]
+    pub fn mark(self, mark: f64) -> Self {
+        Self { mark, ..self }
+    }
+
+    /// How the receiver acknowledges, if not as its kind and controller ask for.
+    #[must_use]
+    pub fn receiver(self, receiver: ReceiverConfig) -> Self {
+        Self { receiver: Some(receiver), ..self }
+    }
+
+    /// A controller of one's own in place of the named one.
+    #[must_use]
+    pub fn controller(self, controller: Box<dyn Controller>) -> Self {
+        Self { controller: Some(controller), ..self }
+    }
+}
+
+/// A look at a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// When.
+    pub time: Time,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Payload bytes that may be in flight.
+    pub window: u64,
+    /// Payload bytes acknowledged.
+    pub delivered: u64,
+    /// Packets declared lost.
+    pub lost: u64,
+    /// Packets acknowledged with a mark.
+    pub marked: u64,
+}
+
+/// What a flow has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowReport {
+    /// Payload bytes received, each counted once.
+    pub bytes: u64,
+    /// Packets received, retransmissions for nothing too.
+    pub packets: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that the sender has declared lost.
+    pub lost: u64,
+    /// Packets whose marks the sender has learnt of.
+    pub marked: u64,
+    /// When the first packet was sent.
+    pub started: Option<Time>,
+    /// When the last byte of a limited flow arrived.
+    pub finished: Option<Time>,
+    /// Looks at the sender, ten milliseconds apart or more.
+    pub samples: Vec<Sample>,
+}
+
+/// Where a flow's packets come from.
+pub(crate) enum Source {
+    Connection(Box<Sender>),
+    Datagrams { rate: Rate, remainder: u64, ecn: Ecn, number: u64, until: Time },
+}
+
+pub(crate) struct Flow {
+    pub(crate) path: Vec<HopId>,
+    /// From the last link to the receiver.
+    pub(crate) tail: Duration,
+    /// From the receiver back to the bottleneck.
+    pub(crate) back: Duration,
+    /// From there to the sender, and from the sender to the first link.
+    pub(crate) around: Duration,
+    pub(crate) amount: Amount,
+    pub(crate) start: Time,
+    pub(crate) loss: f64,
+    pub(crate) mark: f64,
+    pub(crate) header: u32,
+    pub(crate) random: Random,
+    pub(crate) source: Source,
+    pub(crate) receiver: Receiver,
+    /// Acknowledgements on their way from the bottleneck to the sender.
+    pub(crate) acks: VecDeque<AckFrame>,
+    /// Acknowledgements on their way to the bottleneck, if somebody watches them there.
+    pub(crate) returning: VecDeque<AckFrame>,
+    /// The earliest entries of the agenda that are for the sender's timer, for pacing and for the receiver's timer.
+    pub(crate) timer: Time,
+    pub(crate) pacing: Time,
+    pub(crate) receiver_timer: Time,
+    pub(crate) sample_due: Time,
+    pub(crate) report: FlowReport,
+}
+
+/// Between looks at a sender.
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+
+impl Flow {
+    pub(crate) fn new(spec: FlowSpec, random: Random) -> Result<Self, SpecError> {
+        let behind = spec.rtt.scale(spec.position);
+        let before = spec.rtt - behind;
+        let mut setup = Setup { mss: TCP_MSS, initial_window: 10, random: random.clone() };
+        let connection = |family, name: &str, mss, header, recovery| -> Result<_, SpecError> {
+            setup.mss = mss;
+            let choice = Choice { family, ecn: spec.ecn };
+            let controller = match spec.controller {
+                Some(controller) => controller,
+                None => weir_cc::find(name)?.make(&choice, &setup),
+            };
+            let feedback = match (family, controller.ecn()) {
+                (Family::Quic, _) | (Family::Tcp, EcnUse::Scalable) => Feedback::Counted,
+                (Family::Tcp, EcnUse::Accurate) => Feedback::Dctcp,
+                (Family::Tcp, EcnUse::Off | EcnUse::Classic) => Feedback::Classic,
+            };
+            let receiver = spec.receiver.unwrap_or(match family {
+                Family::Tcp => ReceiverConfig { feedback, ..ReceiverConfig::default() },
+                Family::Quic => {
+                    ReceiverConfig { feedback, delay: Duration::from_millis(25), quick: 0, every: 2 }
+                }
+            });
+            let config = SenderConfig {
+                mss,
+                header,
+                recovery,
+                feedback: receiver.feedback,
+                burst: Duration::from_millis(1),
+                ack_delay: receiver.delay,
+            };
+            let source = Source::Connection(Box::new(Sender::new(config, controller)));
+            Ok((source, Receiver::new(receiver), header))
+        };
+        let (source, receiver, header) = match &spec.kind {
+            Kind::Tcp(name) => connection(Family::Tcp, name, TCP_MSS, TCP_HEADER, Recovery::Tcp)?,
+            Kind::Quic(name) => connection(Family::Quic, name, QUIC_MSS, QUIC_HEADER, Recovery::Quic)?,
+            Kind::Datagrams(rate) => {
+                let ecn = if spec.ecn { Ecn::Ect0 } else { Ecn::NotEct };
+                let source =
+                    Source::Datagrams { rate: *rate, remainder: 0, ecn, number: 0, until: Time::MAX };
+                (source, Receiver::new(ReceiverConfig::default()), UDP_HEADER)
+            }
+        };
+        Ok(Self {
+            path: spec.path,
+            tail: behind / 2,
+            back: behind - behind / 2,
+            around: before,
+            amount: spec.amount,
+            start: Time::ZERO + spec.start,
+            loss: spec.loss,
+            mark: spec.mark,
+            header,
+            random,
+            source,
+            receiver,
+            acks: VecDeque::new(),
+            returning: VecDeque::new(),
+            timer: Time::MAX,
+            pacing: Time::MAX,
+            receiver_timer: Time::MAX,
+            sample_due: Time::ZERO,
+            report: FlowReport::default(),
+        })
+    }
+
+    /// A packet of a datagram flow.
+    pub(crate) fn datagram(id: u64, flow: FlowId, ecn: Ecn, number: u64, now: Time) -> Packet {
+        Packet { handle: number, ..Packet::new(id, flow, DATAGRAM, now).with_ecn(ecn) }
+    }
+
+    /// Whether a limited flow has done what it was to do.
+    pub(crate) fn is_done(&self) -> bool {
+        match self.amount {
+            Amount::Endless => true,
+            Amount::Bytes(_) | Amount::Time(_) => self.report.finished.is_some(),
+        }
+    }
+}

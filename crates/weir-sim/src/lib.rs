@@ -1,0 +1,31 @@
+//! A bottleneck in virtual time: the same queue disciplines and controllers as in the other worlds, with links and endpoints
+//! that exist only as numbers. The same seed gives the same bytes, whatever the machine.
+//!
+//! ```
+//! use weir_core::{Duration, Seed};
+//! use weir_sim::{FlowSpec, HopSpec, Network};
+//!
+//! let rate = "20mbit".parse().unwrap();
+//! let rtt: Duration = "20ms".parse().unwrap();
+//! let mut network = Network::new(Seed::default(), ());
+//! let hop = network.add_hop(HopSpec::new(rate, "codel".parse().unwrap(), rtt)?);
+//! let one = network.add_flow(FlowSpec::tcp("reno", hop, rtt)?)?;
+//! let other = network.add_flow(FlowSpec::tcp("reno", hop, rtt)?)?;
+//! network.run_until(weir_core::Time::ZERO + Duration::from_secs(20));
+//! let (one, other) = (network.flow(one).bytes as f64, network.flow(other).bytes as f64);
+//! assert!(one / other > 0.8 && one / other < 1.25, "two alike share alike: {one} {other}");
+//! # Ok::<(), weir_sim::SpecError>(())
+//! ```
+
+mod endpoint;
+mod engine;
+mod flow;
+mod hop;
+mod network;
+mod observer;
+
+pub use endpoint::{Feedback, ReceiverConfig, Recovery, SenderConfig};
+pub use flow::{Amount, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
+pub use hop::{HopId, HopReport, HopSpec};
+pub use network::Network;
+pub use observer::{Carried, Observer};
