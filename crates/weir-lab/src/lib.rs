@@ -23,3 +23,4 @@ mod gather;
 mod kernel_world;
 mod link_thread;
 mod record;
+mod simulator;

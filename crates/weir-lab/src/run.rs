@@ -20,6 +20,7 @@ use crate::pcapng::PcapngError;
 use crate::record::Recorder;
 use crate::result::{Health, RunResult};
 use crate::scenario::{self, Bottleneck, Flow, Scenario};
+use crate::simulator;
 use crate::traffic::{
     self, Amount, Control, FlowSpec, QuicSpec, Stack, TcpSpec, Traffic, TrafficError, UdpSpec,
 };
@@ -46,15 +47,18 @@ pub enum World {
     Kernel,
     /// World `kernel` in a micro-VM with a kernel of its own.
     Vm,
+    /// Virtual time.
+    Sim,
 }
 
 impl World {
-    /// `emu`, `kernel` or `vm`.
+    /// `emu`, `kernel`, `vm` or `sim`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Emu => "emu",
             Self::Kernel => "kernel",
             Self::Vm => "vm",
+            Self::Sim => "sim",
         }
     }
 }
@@ -175,6 +179,7 @@ pub fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunEr
         World::Emu => emulator::run(scenario, options),
         World::Kernel => kernel_world::run(scenario, options),
         World::Vm => Ok(vm::run_scenario(scenario, options)?),
+        World::Sim => simulator::run(scenario, options),
     }
 }
 

@@ -98,7 +98,12 @@ impl Flows {
 }
 
 /// Gives the law's events of one packet the number that its flow has here.
-pub(crate) struct Renamed<'a, S: LawSink + ?Sized>(pub(crate) &'a mut S, pub(crate) FlowId);
+pub struct Renamed<'a, S: LawSink + ?Sized>(
+    /// Who is told.
+    pub &'a mut S,
+    /// The number that the flow has there.
+    pub FlowId,
+);
 
 impl<S: LawSink + ?Sized> LawSink for Renamed<'_, S> {
     fn cycle(&mut self, end: &CycleEnd) {

@@ -26,7 +26,7 @@ mod xdp;
 mod xsk;
 
 pub use clock::Clock;
-pub use flows::DelayChoice;
+pub use flows::{DelayChoice, Renamed};
 pub use frame::{DEFAULT_FRAMES, FRAME_SIZE, FrameIndex, FramePool, HEADROOM, PoolError};
 pub use io::{BATCH, IoError, IoKind, IoStatistics, PacketIo, Received, open};
 pub use limiter::default_burst;

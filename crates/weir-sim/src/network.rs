@@ -6,7 +6,7 @@
 //! arrival, and the acknowledgement waits in line for its time at the sender. A packet that meets one link so costs two
 //! events: its departure there, and its share of an acknowledgement.
 
-use weir_core::{Ecn, Event, EventSink, FlowId, Packet, Seed, Time};
+use weir_core::{Duration, Ecn, Event, EventKind, EventSink, FlowId, Packet, Seed, Time};
 
 use crate::endpoint::AckFrame;
 use crate::engine::Agenda;
@@ -59,6 +59,17 @@ struct At<'a, O> {
 impl<O: Observer> EventSink for At<'_, O> {
     fn event(&mut self, event: &Event) {
         self.observer.event(self.hop, event);
+    }
+}
+
+/// Lists whose packets leave a queue.
+struct Gone<'a>(&'a mut Vec<FlowId>);
+
+impl EventSink for Gone<'_> {
+    fn event(&mut self, event: &Event) {
+        if matches!(event.kind, EventKind::Drop(_) | EventKind::Dequeue) {
+            self.0.push(event.packet.flow);
+        }
     }
 }
 
@@ -129,6 +140,22 @@ impl<O: Observer> Network<O> {
     /// The observer.
     pub const fn observer(&self) -> &O {
         &self.observer
+    }
+
+    /// Empties the queues, and tells whose packets were in them.
+    pub fn drain(&mut self) -> Vec<FlowId> {
+        let mut left = Vec::new();
+        for hop in &mut self.hops {
+            let mut now = self.now;
+            while hop.qdisc.backlog().packets > 0 {
+                // A discipline may well drop while it is emptied (CoDel does).
+                let mut gone = Gone(&mut left);
+                if hop.qdisc.dequeue(now, &mut gone).is_none() {
+                    now = hop.qdisc.next_ready(now).unwrap_or(now).max(now + Duration::from_micros(1));
+                }
+            }
+        }
+        left
     }
 
     /// Ends the network and hands its observer back.
@@ -339,7 +366,7 @@ impl<O: Observer> Network<O> {
                 hop.remainder = 0;
                 if let Some(ready) = hop.qdisc.next_ready(self.now) {
                     // A discipline that has dropped all it had leaves nothing to wait for; one that shapes does.
-                    let ready = ready.max(self.now + weir_core::Duration::from_nanos(1));
+                    let ready = ready.max(self.now + Duration::from_nanos(1));
                     if ready < hop.held {
                         hop.held = ready;
                         self.agenda.add(ready, Next::Ready(index));

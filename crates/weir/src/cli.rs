@@ -174,6 +174,8 @@ pub(crate) enum World {
     Kernel,
     /// As kernel, under another kernel in a micro-VM.
     Vm,
+    /// Virtual time: no packets, the same result every time.
+    Sim,
 }
 
 /// How the user-space bottleneck reads and writes packets.

@@ -109,6 +109,7 @@ impl From<World> for run::World {
             World::Emu => Self::Emu,
             World::Kernel => Self::Kernel,
             World::Vm => Self::Vm,
+            World::Sim => Self::Sim,
         }
     }
 }

@@ -54,7 +54,7 @@ impl About {
             id: id.to_owned(),
             title: title.to_owned(),
             paper: paper.to_owned(),
-            worlds: [World::Emu, World::Kernel, World::Vm].map(World::name).to_vec(),
+            worlds: [World::Emu, World::Kernel, World::Vm, World::Sim].map(World::name).to_vec(),
             state: "complete",
             variants: variants.to_vec(),
         }

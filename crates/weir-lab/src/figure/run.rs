@@ -110,7 +110,7 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &FigureOptions) -> Result<
     }
     let results = match plan.world {
         World::Vm => run_in_guests(&jobs, options)?,
-        World::Emu | World::Kernel => run_here(&jobs, plan, options)?,
+        World::Emu | World::Kernel | World::Sim => run_here(&jobs, plan, options)?,
     };
     let result = figure.reduce(plan, &jobs, &results);
     for (name, text) in [

@@ -1,0 +1,275 @@
+//! World `sim`: the scenario in virtual time. Queue disciplines and law are those of the other worlds, endpoints are
+//! weir-sim's with weir-cc's controllers. The same seed gives the same result, on any machine.
+
+mod wire;
+
+use std::sync::atomic::Ordering;
+
+use weir_core::{Audit, Duration, Ecn, Event, EventKind, EventSink, FlowId, Packet, Seed, Time};
+use weir_law::{Direction, Law, Signal};
+use weir_link::Observer as _;
+use weir_sim::{Amount, Carried, FlowSpec, HopId, HopSpec, Kind, Network, Observer};
+
+use crate::gather;
+use crate::record::Recorder;
+use crate::result::{Health, RunResult};
+use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, port};
+use crate::scenario::{self, Flow, Pattern, Scenario};
+use crate::traffic::{self, RttSample, Stack};
+use wire::Wire;
+
+/// How often, in virtual time, progress is told and an interrupt is looked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Gives every packet to the law and to the recorder, as the bottleneck of the other worlds does.
+struct Watcher {
+    recorder: Recorder,
+    audit: Audit,
+    law: Law,
+    wires: Vec<Wire>,
+    /// The law's number of each flow.
+    judged: Vec<FlowId>,
+}
+
+impl Watcher {
+    fn judge(
+        &mut self,
+        flow: FlowId,
+        parsed: &weir_law::ParsedPacket,
+        direction: Direction,
+        now: Time,
+    ) -> weir_law::Stamp {
+        let id = self.law.lookup(parsed, direction, now);
+        self.judged[flow.0 as usize] = id;
+        let mut sink = weir_link::Renamed(&mut self.recorder, flow);
+        self.law.arrival(id, parsed, direction, now, &mut sink)
+    }
+}
+
+impl Observer for Watcher {
+    fn event(&mut self, _: HopId, event: &Event) {
+        self.audit.event(event);
+        self.recorder.event(event);
+        let packet = &event.packet;
+        let signal = match event.kind {
+            EventKind::Drop(_) => Signal::Loss,
+            // A packet that came with CE has its signal from somebody else.
+            EventKind::Mark(_) if packet.ecn_in != Ecn::Ce => Signal::Mark,
+            _ => return,
+        };
+        let flow = self.judged[packet.flow.0 as usize];
+        self.law.signal(flow, packet.cycle, signal, packet.segments, event.time);
+    }
+
+    fn arriving(&mut self, _: HopId, packet: &mut Packet, carried: &Carried) {
+        let wire = self.wires[packet.flow.0 as usize];
+        let parsed = wire.data(carried, packet.ecn, packet.wire_bytes);
+        let stamp = self.judge(packet.flow, &parsed, Direction::Forward, packet.arrived);
+        packet.cycle = stamp.cycle;
+        packet.choice = stamp.choice;
+    }
+
+    fn watches_return(&self) -> bool {
+        true
+    }
+
+    fn returning(&mut self, carried: &Carried, now: Time) {
+        let parsed = self.wires[carried.flow.0 as usize].acknowledgement(carried);
+        self.judge(carried.flow, &parsed, Direction::Reverse, now);
+    }
+}
+
+/// Runs `scenario` in virtual time.
+pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+    let flows = scenario.expanded_flows();
+    check(&flows)?;
+    if options.pcap.is_some() {
+        return Err(RunError::Scenario(
+            "measure.pcap: packets have no bytes in world sim; use --on emu".to_owned(),
+        ));
+    }
+    let params = scenario.law_params().map_err(RunError::Scenario)?;
+    let bottleneck = &scenario.bottleneck;
+    let queues = bottleneck.qdisc.queue_names().len();
+    let ports = (0..flows.len()).map(port).collect();
+    let mut watcher = Watcher {
+        recorder: Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None),
+        audit: Audit::with_capacity(flows.len()),
+        law: Law::new(params, LAW_CAPACITY),
+        wires: flows
+            .iter()
+            .enumerate()
+            .map(|(index, flow)| Wire::new(flow.stack, port(index), index))
+            .collect(),
+        judged: vec![FlowId::NONE; flows.len()],
+    };
+    for index in 0..flows.len() {
+        let flow = FlowId(index as u32);
+        let wire = watcher.wires[index];
+        let carried =
+            Carried { flow, offset: 0, payload: 0, sent: Time::ZERO, echoed: Time::ZERO, spin: false };
+        if let Some(key) = wire.data(&carried, Ecn::NotEct, 60).flow_key() {
+            watcher.recorder.new_flow(flow, &key, Time::ZERO);
+        }
+        if let Some([syn, answer]) = wire.handshake() {
+            watcher.judge(flow, &syn, Direction::Reverse, Time::ZERO);
+            watcher.judge(flow, &answer, Direction::Forward, Time::ZERO);
+        }
+    }
+
+    let seed = Seed { seed: scenario.seed, run: options.run };
+    let mut network = Network::new(seed, watcher);
+    let refused = |error: weir_sim::SpecError| RunError::Scenario(error.to_string());
+    let hop = HopSpec::new(bottleneck.rate, bottleneck.qdisc.clone(), bottleneck.rtt)
+        .map_err(|error| RunError::Scenario(format!("bottleneck.qdisc: {error}")))?;
+    let hop = network.add_hop(hop);
+    for flow in &flows {
+        network.add_flow(spec(scenario, flow, hop).map_err(refused)?).map_err(refused)?;
+    }
+    let began = now();
+    let cut_short = advance(&mut network, scenario, options);
+    let wall = Duration::from(now().saturating_duration_since(began));
+
+    let end = network.now();
+    let results = flows
+        .iter()
+        .enumerate()
+        .map(|(index, flow)| flow_result(flow, &network.flow(FlowId(index as u32)), end))
+        .collect::<Vec<_>>();
+    let left = network.drain();
+    let watcher = network.into_observer();
+    let audit = watcher.audit.report(left);
+    let mut health = Health {
+        arrived: audit.total.arrived,
+        departed: audit.total.departed,
+        dropped: audit.total.dropped,
+        still_queued: audit.still_queued,
+        unaccounted: audit.unbalanced.iter().map(|(_, missing)| missing.abs()).sum(),
+        overtaken: audit.overtaken,
+        cpu_s: wall.as_secs_f64(),
+        ..Health::default()
+    };
+    if !audit.holds() {
+        health.warnings.push(format!(
+            "packets are not accounted for: {:?}, {} overtaken",
+            audit.unbalanced, audit.overtaken
+        ));
+    }
+    let ended = Ended {
+        world: World::Sim,
+        io: "virtual time".to_owned(),
+        flows: flows.into_iter().zip(results).collect(),
+        recorder: Box::new(watcher.recorder),
+        health,
+        law_counters: gather::named(&watcher.law.counters()),
+        qdiscs: Vec::new(),
+        seed,
+        started_unix_s: 0,
+        wall: end.since(Time::ZERO),
+        cut_short,
+        capture_missed: 0,
+        host_drops: 0,
+    };
+    Ok(gather::result(scenario, ended))
+}
+
+/// What this world cannot do yet.
+fn check(flows: &[Flow]) -> Result<(), RunError> {
+    for flow in flows {
+        let cannot = |key: &str, what: &str| {
+            Err(RunError::Scenario(format!(
+                "flow '{}': {key}: world sim has no {what} yet; use --on emu",
+                flow.name
+            )))
+        };
+        if flow.pattern == Pattern::TwoWay {
+            return cannot("pattern", "two-way flows");
+        }
+        if flow.direction == scenario::Direction::Up {
+            return cannot("direction", "upward flows");
+        }
+    }
+    Ok(())
+}
+
+fn spec(scenario: &Scenario, flow: &Flow, hop: HopId) -> Result<FlowSpec, weir_sim::SpecError> {
+    let kind = match flow.stack {
+        Stack::Tcp => Kind::Tcp(flow.controller.clone()),
+        Stack::Quic => Kind::Quic(flow.controller.clone()),
+        Stack::Udp => Kind::Datagrams(flow.rate.unwrap_or_default()),
+    };
+    let rtt = flow.rtt.unwrap_or(scenario.bottleneck.rtt);
+    // Data flows one and a half round trips after a handshake begins; UDP needs none.
+    let ahead = if flow.stack == Stack::Udp { Duration::ZERO } else { rtt + rtt / 2 };
+    let amount = match (flow.bytes, flow.duration) {
+        (Some(bytes), _) => Amount::Bytes(bytes.0),
+        (None, Some(duration)) => Amount::Time(duration),
+        (None, None) => Amount::Endless,
+    };
+    Ok(FlowSpec::new(kind, &[hop], rtt)?
+        .ecn(flow.ecn)
+        .start(flow.start + ahead)
+        .position(scenario.bottleneck.position)
+        .amount(amount))
+}
+
+#[allow(clippy::disallowed_methods, reason = "progress and cost are of real time")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// Lets time pass until all flows that have an end have reached it. Returns why the run ended before.
+fn advance(
+    network: &mut Network<Watcher>,
+    scenario: &Scenario,
+    options: &RunOptions,
+) -> Option<&'static str> {
+    let began = now();
+    let end = Time::ZERO + scenario.measure.timeout;
+    let ends = scenario.flows.iter().any(|flow| flow.bytes.is_some() || flow.duration.is_some());
+    loop {
+        let at = (network.now() + LOOK).min(end);
+        if network.run_until_done(at) && ends {
+            return None;
+        }
+        if at >= end {
+            return Some("timeout");
+        }
+        if options.stop.load(Ordering::Relaxed) {
+            return Some("interrupted");
+        }
+        let done = at.as_secs_f64() / scenario.measure.timeout.as_secs_f64();
+        let spent = now().saturating_duration_since(began);
+        (options.progress)(Progress { done, left: Some(spent.mul_f64((1.0 - done) / done.max(1e-6))) });
+    }
+}
+
+fn flow_result(flow: &Flow, report: &weir_sim::FlowReport, end: Time) -> traffic::FlowResult {
+    let rtt_of = |sample: &weir_sim::Sample| RttSample {
+        time: sample.time,
+        rtt_us: sample.rtt.as_nanos() / 1000,
+        cwnd_bytes: sample.window,
+        delivered_bytes: sample.delivered,
+        lost_packets: sample.lost,
+        congestion_events: sample.marked,
+    };
+    let limited = flow.bytes.is_some() || flow.duration.is_some();
+    let finished = report.finished.or((!limited).then_some(end));
+    let started = report.started;
+    traffic::FlowResult {
+        name: flow.name.clone(),
+        stack: flow.stack,
+        controller: (flow.stack != Stack::Udp).then(|| flow.controller.clone()),
+        handshake: None,
+        started,
+        finished: finished.or(Some(end)),
+        fct: flow.bytes.and(report.finished).zip(started).map(|(finished, started)| finished.since(started)),
+        bytes: report.bytes,
+        complete: !limited || report.finished.is_some(),
+        ecn: Some(flow.ecn),
+        samples: report.samples.iter().map(rtt_of).collect(),
+        spin: None,
+        udp: None,
+        error: None,
+    }
+}
