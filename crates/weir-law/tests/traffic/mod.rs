@@ -5,8 +5,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use weir_core::{CycleId, Duration, QueueChoice, Time};
-use weir_law::live::{LiveOutcome, LiveTable};
-use weir_law::{Direction, ParsedPacket, Signal, Start, parse_cut};
+use weir_law::live::{LiveConfig, LiveOutcome, LiveTable};
+use weir_law::{Direction, Params, ParsedPacket, Signal, Start, parse_cut};
 
 pub(crate) const FIN: u8 = 0x01;
 pub(crate) const SYN: u8 = 0x02;
@@ -15,6 +15,32 @@ pub(crate) const ACK: u8 = 0x10;
 
 /// Payload of a full TCP segment.
 pub(crate) const SEGMENT: u32 = 1460;
+
+/// When the tests begin: late enough that nothing wraps below zero.
+pub(crate) const START: Time = Time::from_nanos(3_000_000_000_000);
+pub(crate) const FORWARD: Direction = Direction::Forward;
+pub(crate) const REVERSE: Direction = Direction::Reverse;
+
+/// A table with a seed.
+pub(crate) fn table(flows: u32) -> LiveTable {
+    let params = Params::default();
+    LiveTable::new(params, &LiveConfig { seed: [7, 11], ..LiveConfig::new(&params, flows) })
+}
+
+/// So long after the start.
+pub(crate) fn after(seconds: u64) -> Time {
+    START + Duration::from_secs(seconds)
+}
+
+/// A peer with addresses and ports of its own.
+pub(crate) fn peer(carrier: Carrier, number: u32) -> Peer {
+    Peer::new(carrier, end(false, number, 443), end(false, 0x20_0000 + number, 50_000))
+}
+
+/// What carries flows that are judged.
+pub(crate) fn both() -> [Carrier; 2] {
+    [Carrier::Tcp, Carrier::Quic]
+}
 
 /// An IP header with room for `rest`; `payload` more bytes are said to follow, but are not there.
 fn ip(from: SocketAddr, to: SocketAddr, protocol: u8, rest: &[u8], payload: u32, ecn: u8) -> (Vec<u8>, u32) {
