@@ -510,6 +510,11 @@ impl LiveTable {
         live_ffi::bucket_bytes(&self.buckets[index])
     }
 
+    /// The same of the line in which flows wait for a place in that bucket.
+    pub fn waiting_bytes(&self, index: usize) -> Vec<u8> {
+        live_ffi::waiting_bytes(&self.waiting[index])
+    }
+
     /// The counters as the kernel's programs keep them.
     pub fn counter_words(&self) -> [u64; COUNTER_WORDS] {
         self.counters.to_words()

@@ -107,6 +107,13 @@ pub(crate) fn bucket_bytes(bucket: &Bucket) -> Vec<u8> {
         .to_vec()
 }
 
+/// The same of a line of candidates.
+pub(crate) fn waiting_bytes(line: &Waiting) -> Vec<u8> {
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(line).cast::<u8>(), size_of::<Waiting>()) }
+        .to_vec()
+}
+
 impl Bucket {
     /// A bucket from memory that the kernel filled; `None` if it is not as long as one.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
