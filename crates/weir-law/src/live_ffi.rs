@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::ffi::{Flow, Key, Outcome, Packet, Params};
+use crate::ffi::{Flow, Key, Outcome, Packet, Params, Plain};
 
 /// Entries of a bucket.
 pub(crate) const WAYS: usize = 8;
@@ -83,6 +83,13 @@ pub(crate) struct Counters {
     pub(crate) ambiguous: u64,
 }
 
+// SAFETY: integers without padding, as the compared layouts show.
+unsafe impl Plain for Bucket {}
+// SAFETY: as above.
+unsafe impl Plain for Candidate {}
+// SAFETY: as above.
+unsafe impl Plain for TableParams {}
+
 /// Words of [`Counters`].
 pub(crate) const COUNTERS: usize = size_of::<Counters>() / 8;
 
@@ -97,31 +104,6 @@ impl Counters {
     pub(crate) fn to_words(self) -> [u64; COUNTERS] {
         // SAFETY: as above.
         unsafe { std::mem::transmute(self) }
-    }
-}
-
-/// A bucket as it lies in memory.
-pub(crate) fn bucket_bytes(bucket: &Bucket) -> Vec<u8> {
-    // SAFETY: plain integers without padding, as the compared layouts show; the slice ends with the borrow.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(bucket).cast::<u8>(), size_of::<Bucket>()) }
-        .to_vec()
-}
-
-/// The same of a line of candidates.
-pub(crate) fn waiting_bytes(line: &Waiting) -> Vec<u8> {
-    // SAFETY: as above.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(line).cast::<u8>(), size_of::<Waiting>()) }
-        .to_vec()
-}
-
-impl Bucket {
-    /// A bucket from memory that the kernel filled; `None` if it is not as long as one.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() != size_of::<Self>() {
-            return None;
-        }
-        // SAFETY: the length was checked, any bits make valid integers, and the read does not ask for alignment.
-        Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
     }
 }
 

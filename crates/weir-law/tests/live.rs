@@ -3,7 +3,7 @@
 mod traffic;
 
 use weir_core::{Bytes, CycleId, Duration, FlowId, QueueChoice, Random, Seed, Time};
-use weir_law::live::{LiveConfig, LiveTable, Transport};
+use weir_law::live::{Count, LiveConfig, LiveTable, Transport};
 use weir_law::{
     Direction, Law, MainSignal, Params, ParsedPacket, Preset, Signal, Start, Verdict, parse, parse_cut,
 };
@@ -492,6 +492,9 @@ fn what_is_no_flow_goes_by_the_standard_queue_and_is_counted() {
         assert_eq!((found.known, found.choice), (false, QueueChoice::Standard));
     }
     let counters = live.counters();
-    assert_eq!((counters.other, counters.unparsed, counters.not_ip), (1, 1, 1));
-    assert_eq!((counters.bytes, counters.queue_packets, live.len()), (3 * u64::from(wire), [3, 0], 0));
+    let (packets, bytes) = (1, u64::from(wire));
+    let one = Count { packets, bytes };
+    assert_eq!((counters.other, counters.truncated, counters.not_ip), (one, one, one));
+    let all = Count { packets: 3 * packets, bytes: 3 * bytes };
+    assert_eq!((counters.to_standard, counters.to_responsive, live.len()), (all, Count::default(), 0));
 }

@@ -14,8 +14,9 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
 use pins::Pins;
 use weir_law::Params;
+use weir_law::live::LiveCounters;
 use weir_link::kernel::attach::{self, Place, Side};
-use weir_link::kernel::{Counters, ProgramConfig, Programs, Role, Snapshot};
+use weir_link::kernel::{ProgramConfig, Programs, Role, Snapshot};
 use world::{CLIENT, SERVER, World};
 
 /// The bottleneck is a bridge; its queue is at `to-c`.
@@ -121,7 +122,7 @@ fn transfer(world: &World, connections: usize, bytes: usize) {
 
 /// Counting begins when every processor has booked a signal of this kind
 /// (`signal_packets` of `struct weir_counters`) and the queue is empty again.
-fn awake(world: &World, device: &'static str, pins: &Pins, mark: bool) -> Counters {
+fn awake(world: &World, device: &'static str, pins: &Pins, mark: bool) -> LiveCounters {
     let map = MapHandle::from_pinned_path(pins.0.join("counters")).unwrap();
     for processor in 0..std::thread::available_parallelism().unwrap().get() {
         loop {

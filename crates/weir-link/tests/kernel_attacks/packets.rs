@@ -3,6 +3,7 @@
 
 use weir_core::{Bytes, QueueChoice, Seed};
 use weir_law::Direction;
+use weir_law::live::LiveCounters;
 use weir_link::kernel::TestPacket;
 
 use super::pair::{Pair, SHORTEST};
@@ -186,7 +187,7 @@ fn chains() -> Vec<(&'static str, Vec<u8>, Option<usize>)> {
 /// Packets of both directions that could be told to be of TCP or UDP.
 fn told(pair: &Pair) -> u64 {
     let counters = pair.counters();
-    counters.tcp + counters.quic + counters.udp
+    counters.tcp.packets + counters.quic.packets + counters.udp.packets
 }
 
 #[test]
@@ -200,7 +201,7 @@ fn headers_cut_at_every_length_harm_nothing() {
             let cut = &frame[..length];
             let mut taken = true;
             for direction in [FORWARD, REVERSE] {
-                let (count, unparsed) = (told(&pair), pair.counters().unparsed);
+                let (count, cut_before) = (told(&pair), pair.counters().truncated.packets);
                 if pair.packet(cut, direction, NOW).is_none() {
                     let ip = 14 + if frame[12] == 8 { 20 } else { 40 };
                     let plain = matches!(frame[12..14], [8, 0] | [0x86, 0xdd]);
@@ -211,7 +212,11 @@ fn headers_cut_at_every_length_harm_nothing() {
                 let is_told = whole.is_some_and(|whole| length >= whole);
                 assert_eq!(told(&pair) - count, u64::from(is_told), "{name} {length} {direction:?}");
                 if whole.is_some() && !is_told && length > 22 {
-                    assert_eq!(pair.counters().unparsed, unparsed + 1, "{name} {length}: cut short");
+                    assert_eq!(
+                        pair.counters().truncated.packets,
+                        cut_before + 1,
+                        "{name} {length}: cut short"
+                    );
                 }
             }
             // A signal on what is cut short finds no flow, or its own.
@@ -263,8 +268,9 @@ fn random_bytes_corrupt_nothing() {
     pair.compare("random bytes");
     let counters = pair.counters();
     println!("random bytes: {taken} frames, {counters:?}");
-    let kinds = [counters.tcp, counters.quic, counters.udp, counters.other, counters.not_ip];
-    assert!(kinds.iter().all(|count| *count > 1000) && counters.unparsed > 1000, "{counters:?}");
+    let LiveCounters { tcp, quic, udp, other, not_ip, fragment, truncated, malformed, .. } = counters;
+    let kinds = [tcp, quic, udp, other, not_ip, fragment, truncated, malformed];
+    assert!(kinds.iter().all(|kind| kind.packets > 1000), "{counters:?}");
     assert!(taken > 80_000 && counters.ambiguous > 1000, "{counters:?}");
     assert_eq!((pair.flows().len(), counters.evicted), (2, 0));
     let after: Vec<LiveFlow> = old.iter().map(|one| known(&pair, one).unwrap()).collect();
