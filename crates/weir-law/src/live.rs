@@ -554,6 +554,11 @@ impl LiveTable {
         ffi::to_bytes(&self.buckets[index])
     }
 
+    /// The same of the line in which flows wait for a place in that bucket.
+    pub fn waiting_bytes(&self, index: usize) -> Vec<u8> {
+        self.waiting[index].iter().flat_map(ffi::to_bytes).collect()
+    }
+
     /// The counters as the kernel's programs keep them.
     pub fn counter_words(&self) -> [u64; COUNTER_WORDS] {
         self.counters.to_words()

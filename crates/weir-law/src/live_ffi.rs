@@ -86,6 +86,8 @@ pub(crate) struct Counters {
 // SAFETY: integers without padding, as the compared layouts show.
 unsafe impl Plain for Bucket {}
 // SAFETY: as above.
+unsafe impl Plain for Candidate {}
+// SAFETY: as above.
 unsafe impl Plain for TableParams {}
 
 /// Words of [`Counters`].
