@@ -239,13 +239,13 @@ fn queues_too_small_for_super_packets_are_warned_of() {
     let line = "up w0 rate 100mbit queues bfifo:limit=64kb/codel";
     let dry = wire.must(&format!("{line} --dry-run"));
     assert!(
-        stderr(&dry).contains("weir: warning: the standard queue (egress) is a bfifo of 64000 bytes"),
+        stderr(&dry).contains("weir: warning: the standard queue (egress) is a bfifo of 65536 bytes"),
         "{dry:?}"
     );
     assert!(stderr(&dry).contains("ethtool -K w0 gso off tso off"), "{dry:?}");
-    assert!(stdout(&dry).contains("bfifo limit 64000"), "{dry:?}");
+    assert!(stdout(&dry).contains("bfifo limit 65536"), "{dry:?}");
     let up = wire.must(line);
-    assert!(stderr(&up).contains("64000 bytes"), "{up:?}");
+    assert!(stderr(&up).contains("65536 bytes"), "{up:?}");
     // The remedy that it names helps.
     let off = wire.near.command("ethtool").unwrap().args(["-K", "w0", "gso", "off", "tso", "off"]).output();
     let off = off.unwrap();

@@ -3,24 +3,24 @@
 //!
 //! Nanoseconds are those of BPF_PROG_TEST_RUN over packets of established flows: the median of repeated runs. The kernel's
 //! own loop around the program is in them; the row `nothing` tells what it takes. Beside them stands the approach of the
-//! CRQ paper's public prototype, several hash maps per packet, as `bpf/lookups.bpf.c` repeats it without its code.
+//! CRQ paper's public prototype, several hash maps per packet, as `bpf/lookups.bpf.c` repeats it without its code. The
+//! router is that of [`super::forward`].
 
-use std::fmt::Write;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use libbpf_rs::ProgramInput;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use serde::Serialize;
 use thiserror::Error;
-use weir_core::{Duration, Rate};
+use weir_core::Duration;
 use weir_law::Params;
 use weir_law::live::{BUCKET_BYTES, BUCKET_FLOWS, WAITING_BYTES};
-use weir_link::kernel::attach::{Place, Side};
-use weir_link::kernel::{Held, KernelError, ProgramConfig, Programs, Role, TestPacket, identify};
+use weir_link::kernel::{KernelError, ProgramConfig, Programs, Role, TestPacket};
 
-use crate::bench_link::{self, BenchError, Forwarding};
-use crate::host::Topology;
+use super::forward::{self, Measured, RouterError, Visit};
+use super::frames::{icmp, quic, quic_reverse, tcp, tcp_ack, udp};
+use super::{Bench, Line, machine, median, number, quantile};
 
 #[allow(missing_docs, unreachable_pub, dead_code, unsafe_op_in_unsafe_fn, clippy::all)]
 #[allow(clippy::undocumented_unsafe_blocks)]
@@ -34,10 +34,6 @@ const FLOWS: u16 = 64;
 const REPEAT: u32 = 20_000;
 /// Measurements of each flow; the median of all is the row.
 const ROUNDS: usize = 5;
-/// Pairs of runs with and without the classifier.
-const PAIRS: usize = 5;
-/// Out of reach, so that the processors are the limit.
-const FORWARDING_RATE: Rate = Rate::from_bits_per_sec(10_000_000_000);
 /// Entries of the table that is measured: that of `weir up`.
 const TABLE: u32 = 65_536;
 
@@ -57,7 +53,7 @@ pub enum BenchLawError {
     },
     /// The router could not be measured.
     #[error(transparent)]
-    Forwarding(#[from] BenchError),
+    Router(#[from] RouterError),
 }
 
 /// One row.
@@ -67,10 +63,11 @@ pub struct Row {
     pub name: String,
     /// `kernel`.
     pub world: &'static str,
-    /// Time for a packet, the measuring loop included: of one program, or for `forwarding` of all processors.
+    /// Processor time for a packet: of one program, the measuring loop included, or for `forwarding` of the router with the
+    /// generator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_packet: Option<f64>,
-    /// Data packets of 1448 bytes that arrived.
+    /// Packets that one processor forwards in a second of its time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets_per_second: Option<f64>,
     /// Kernel memory for each flow that the table has room for, the waiting lines included.
@@ -79,88 +76,50 @@ pub struct Row {
     /// The row that this one is compared with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vs: Option<&'static str>,
-    /// Beside that row: packets per second where both have them, else nanoseconds.
+    /// Beside that row: packets per second where both have them (the median of all pairs), else nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
+    /// Half of all pairs had a ratio from the first to the second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<[f64; 2]>,
 }
 
-/// All rows.
-#[derive(Clone, Debug, Serialize)]
-pub struct Bench {
-    /// `law`.
-    pub bench: &'static str,
-    /// Kernel and processors.
-    pub machine: String,
-    /// What was measured.
-    pub rows: Vec<Row>,
-}
+impl Line for Row {
+    const HEADINGS: &[&str] =
+        &["what", "ns/packet", "packets/s", "bytes/flow", "beside", "ratio", "half of all"];
 
-impl Bench {
-    /// A table for people.
-    pub fn table(&self) -> String {
-        let mut text = format!(
-            "{:<24} {:>10} {:>11} {:>10} {:>22} {:>6}\n",
-            "what", "ns/packet", "packets/s", "bytes/flow", "beside", "ratio"
-        );
-        let number = |value: Option<f64>, digits: usize| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-        };
-        for row in &self.rows {
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "{:<24} {:>10} {:>11} {:>10} {:>22} {:>6}",
-                row.name,
-                number(row.ns_per_packet, 0),
-                number(row.packets_per_second, 0),
-                number(row.bytes_per_flow, 0),
-                row.vs.unwrap_or("-"),
-                number(row.ratio, 2),
-            );
-        }
-        text
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            number(self.ns_per_packet, 0),
+            number(self.packets_per_second, 0),
+            number(self.bytes_per_flow, 0),
+            self.vs.unwrap_or("-").to_owned(),
+            number(self.ratio, 3),
+            self.spread.map_or_else(|| "-".to_owned(), |[low, high]| format!("{low:.3}-{high:.3}")),
+        ]
     }
 }
 
-/// Measures all rows; throughput for `seconds` a run. `progress` hears how many steps are done, of how many, and which is
-/// next. Stops between two steps when `stop` is set, with the rows so far.
+/// Measures all rows; the router for `seconds`. `progress` hears how much is done, of how much, and what is next. Stops
+/// between two steps when `stop` is set, with the rows so far.
 ///
 /// # Errors
 /// When the programs are refused or the router cannot be built.
 pub fn run(
     seconds: Duration,
     stop: &AtomicBool,
-    progress: &dyn Fn(usize, usize, &str),
-) -> Result<Bench, BenchLawError> {
-    let stopped = || stop.load(Ordering::Relaxed);
-    let total = 2 + 2 * PAIRS;
-    let mut bench = Bench { bench: "law", machine: bench_link::machine(), rows: Vec::new() };
+    progress: &(dyn Fn(usize, usize, &str) + Sync),
+) -> Result<Bench<Row>, BenchLawError> {
+    let mut bench = Bench { bench: "law", machine: machine(), rows: Vec::new() };
+    let total = 100;
     progress(0, total, "programs");
     bench.rows.extend(programs()?);
-    progress(1, total, "look-ups");
+    progress(5, total, "look-ups");
     bench.rows.extend(lookups(&bench.rows)?);
-    let [mut without, mut with] = [Vec::new(), Vec::new()];
-    for pair in 0..PAIRS {
-        // The order alternates, so that neither always has the warmer machine.
-        for second in [false, true] {
-            if stopped() {
-                return Ok(bench);
-            }
-            let classified = second != (pair % 2 == 1);
-            let name = if classified { "forwarding-classified" } else { "forwarding" };
-            progress(2 + 2 * pair + usize::from(second), total, name);
-            let runs = if classified { &mut with } else { &mut without };
-            runs.extend(forwarding(name, classified, seconds, stop)?);
-        }
-    }
-    bench.rows.extend(throughput(&without, &with));
+    let part = |part: f64| progress(10 + (part * 90.0) as usize, total, "forwarding");
+    bench.rows.extend(throughput(&forward::run(TABLE, seconds, stop, &part)?));
     Ok(bench)
-}
-
-/// The middle one.
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// The programs of `weir up` on packets of flows that have an entry, and on packets that have none.
@@ -187,7 +146,7 @@ fn programs() -> Result<Vec<Row>, BenchLawError> {
                 times.push(programs.test_run(role, &packet, REPEAT)?.duration.as_nanos() as f64);
             }
         }
-        let ns_per_packet = median(&mut times);
+        let ns_per_packet = median(&times);
         rows.push(Row { name: name.to_owned(), world: "kernel", ns_per_packet, ..Row::default() });
     }
     let bytes_per_flow = Some((BUCKET_BYTES + WAITING_BYTES) as f64 / BUCKET_FLOWS as f64);
@@ -230,7 +189,7 @@ fn lookups(ours: &[Row]) -> Result<Vec<Row>, BenchLawError> {
                 }
             }
         }
-        Ok::<_, BenchLawError>(median(&mut times))
+        Ok::<_, BenchLawError>(median(&times))
     };
     let of = |name: &str| ours.iter().find(|row| row.name == name).and_then(|row| row.ns_per_packet);
     let mut rows = Vec::new();
@@ -251,142 +210,49 @@ fn lookups(ours: &[Row]) -> Result<Vec<Row>, BenchLawError> {
     Ok(rows)
 }
 
-/// One run of a router; `None` if it was stopped.
-fn forwarding(
-    name: &'static str,
-    classified: bool,
-    seconds: Duration,
-    stop: &AtomicBool,
-) -> Result<Option<Forwarding>, BenchLawError> {
-    let classify = move |topology: &Topology| -> Result<Box<dyn std::any::Any>, BenchError> {
-        if !classified {
-            return Ok(Box::new(()));
-        }
-        let device = &topology.bottleneck_client_iface;
-        let attached = topology
-            .bottleneck
-            .enter(|| attach_to(device))?
-            .map_err(|error| BenchError::Flow { row: name, message: error.to_string() })?;
-        Ok(Box::new(attached))
+/// The router's rows: data packets alone, and both directions of the flows together.
+fn throughput(measured: &Measured) -> Vec<Row> {
+    let row = |name: &str, times: &[f64]| {
+        let ns_per_packet = median(times);
+        let packets_per_second = ns_per_packet.map(|ns| 1e9 / ns);
+        Row { name: name.to_owned(), world: "kernel", ns_per_packet, packets_per_second, ..Row::default() }
     };
-    Ok(bench_link::forwarding(name, FORWARDING_RATE, seconds, stop, &classify)?)
-}
-
-/// Puts the programs before the queue of `device`, in the network namespace of the calling thread, for as long as what it
-/// returns is kept.
-fn attach_to(device: &str) -> Result<(Programs, Held), KernelError> {
-    let (ifindex, netns) = identify(device)?;
-    let programs = Programs::load(&ProgramConfig::new(Params::default(), TABLE, ifindex, netns))?;
-    let held = programs.hold(&[
-        Place { role: Role::Reverse, ifindex, side: Side::Ingress },
-        Place { role: Role::Forward, ifindex, side: Side::Egress },
-    ])?;
-    Ok((programs, held))
-}
-
-fn throughput(without: &[Forwarding], with: &[Forwarding]) -> Vec<Row> {
-    let row = |name: &str, runs: &[Forwarding]| Row {
-        name: name.to_owned(),
-        world: "kernel",
-        ns_per_packet: median(&mut runs.iter().map(|run| run.ns_per_packet).collect::<Vec<_>>()),
-        packets_per_second: median(&mut runs.iter().map(|run| run.packets_per_second).collect::<Vec<_>>()),
-        ..Row::default()
-    };
-    let plain = row("forwarding", without);
-    let mut classified = row("forwarding-classified", with);
-    classified.vs = Some("forwarding");
-    classified.ratio =
-        classified.packets_per_second.zip(plain.packets_per_second).map(|(with, without)| with / without);
-    vec![plain, classified]
-}
-
-const SERVER: [u8; 4] = [10, 0, 0, 1];
-const CLIENT: [u8; 4] = [10, 0, 0, 2];
-
-/// An Ethernet frame with an IPv4 packet; checksums are nobody's business here.
-fn frame(protocol: u8, from: [u8; 4], to: [u8; 4], transport: &[u8]) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    let length = (20 + transport.len()) as u16;
-    frame.extend([0x45, 0]);
-    frame.extend(length.to_be_bytes());
-    frame.extend([0, 1, 0, 0, 64, protocol, 0, 0]);
-    frame.extend(from);
-    frame.extend(to);
-    frame.extend(transport);
-    frame
-}
-
-fn ports(from: u16, to: u16) -> Vec<u8> {
-    [from.to_be_bytes(), to.to_be_bytes()].concat()
-}
-
-fn segment(from: u16, to: u16, seq: u32, ack: u32, payload: usize) -> Vec<u8> {
-    let mut segment = ports(from, to);
-    segment.extend(seq.to_be_bytes());
-    segment.extend(ack.to_be_bytes());
-    // 32 bytes of header, ACK; two NOPs and timestamps, as Linux sends them.
-    segment.extend([0x80, 0x10, 0xff, 0xff, 0, 0, 0, 0, 1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 1]);
-    segment.resize(segment.len() + payload, 0);
-    segment
-}
-
-fn datagram(from: u16, to: u16, first: u8) -> Vec<u8> {
-    const PAYLOAD: u16 = 1200;
-    let mut datagram = ports(from, to);
-    datagram.extend((8 + PAYLOAD).to_be_bytes());
-    datagram.extend([0, 0, first]);
-    datagram.resize(usize::from(8 + PAYLOAD), 0);
-    datagram
-}
-
-fn tcp(flow: u16) -> Vec<u8> {
-    frame(6, SERVER, CLIENT, &segment(443, 40_000 + flow, 1, 1, 1448))
-}
-
-fn tcp_ack(flow: u16) -> Vec<u8> {
-    frame(6, CLIENT, SERVER, &segment(40_000 + flow, 443, 1, 1, 0))
-}
-
-fn quic(flow: u16) -> Vec<u8> {
-    frame(17, SERVER, CLIENT, &datagram(443, 50_000 + flow, 0x40))
-}
-
-fn quic_reverse(flow: u16) -> Vec<u8> {
-    frame(17, CLIENT, SERVER, &datagram(50_000 + flow, 443, 0x40))
-}
-
-fn udp(flow: u16) -> Vec<u8> {
-    frame(17, SERVER, CLIENT, &datagram(5001, 50_000 + flow, 0x00))
-}
-
-fn icmp(_: u16) -> Vec<u8> {
-    frame(1, SERVER, CLIENT, &[0; 64])
+    let mut rows = vec![row("generator", &measured.generator)];
+    for (plain_name, law_name, cost) in [
+        ("forwarding", "forwarding, law", Visit::data as fn(&Visit) -> f64),
+        ("forwarding both", "forwarding both, law", Visit::both),
+    ] {
+        let plain: Vec<f64> = measured.pairs.iter().map(|pair| cost(&pair.without)).collect();
+        let law: Vec<f64> = measured.pairs.iter().map(|pair| cost(&pair.with)).collect();
+        let ratios: Vec<f64> = plain.iter().zip(&law).map(|(plain, law)| plain / law).collect();
+        rows.push(row(plain_name, &plain));
+        let spread = quantile(&ratios, 0.25).zip(quantile(&ratios, 0.75)).map(|(low, high)| [low, high]);
+        rows.push(Row { vs: Some(plain_name), ratio: median(&ratios), spread, ..row(law_name, &law) });
+    }
+    rows
 }
 
 #[cfg(test)]
 mod tests {
-    use weir_law::{Kind, Start, parse};
-
-    use super::{Bench, Row, icmp, median, quic, quic_reverse, tcp, tcp_ack, udp};
-
-    #[test]
-    fn frames_are_what_they_are_called() {
-        for (frame, kind) in [
-            (tcp(3), Kind::Tcp),
-            (tcp_ack(3), Kind::Tcp),
-            (quic(3), Kind::Quic),
-            (quic_reverse(3), Kind::Quic),
-            (udp(3), Kind::Udp),
-            (icmp(3), Kind::Other),
-        ] {
-            assert_eq!(parse(&frame, Start::Ethernet).kind(), kind);
-        }
-    }
+    use super::super::forward::{Measured, Pair, Visit};
+    use super::{Bench, Row, throughput};
 
     #[test]
-    fn the_middle_one_counts() {
-        assert_eq!(median(&mut [3.0, 1.0, 900.0]), Some(3.0));
-        assert_eq!(median(&mut []), None);
+    fn pairs_are_compared_with_each_other() {
+        // The machine got slower from pair to pair; the law always cost a quarter more.
+        let pair = |slower: f64| {
+            let visit = |cost: f64| Visit { data_ns: cost * slower, ack_ns: cost * slower / 2.0 };
+            Pair { without: visit(400.0), with: visit(500.0) }
+        };
+        let measured = Measured { generator: vec![50.0], pairs: [1.0, 2.0, 7.0].map(pair).to_vec() };
+        let rows = throughput(&measured);
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let expected =
+            ["generator", "forwarding", "forwarding, law", "forwarding both", "forwarding both, law"];
+        assert_eq!(names, expected);
+        assert_eq!((rows[2].ns_per_packet, rows[2].packets_per_second), (Some(1000.0), Some(1e6)));
+        assert_eq!((rows[2].vs, rows[2].ratio), (Some("forwarding"), Some(0.8)));
+        assert_eq!(rows[2].spread, Some([0.8, 0.8]));
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn emulator() -> Check {
 }
 
 fn acceleration() -> Check {
-    let ran = kvm::probe().map(|()| "runs an instruction".to_owned());
+    let ran = kvm::probe().map(|()| "QEMU can use it".to_owned());
     check("/dev/kvm", ran.map_err(|error| not_accelerated(&error)))
 }
 
@@ -118,7 +118,7 @@ mod tests {
         assert!(closed.2.unwrap().contains("adduser"));
         let absent = not_accelerated(&io::Error::from(io::ErrorKind::NotFound));
         assert!(absent.2.unwrap().contains("modprobe"));
-        let useless = not_accelerated(&io::Error::other("KVM cannot run an instruction"));
+        let useless = not_accelerated(&io::Error::other("QEMU cannot use KVM"));
         assert_eq!(useless.0, Status::Limited);
         assert!(useless.2.unwrap().contains("nested"));
     }

@@ -184,7 +184,7 @@ impl Guest {
             let ended = self.boot(dir.path(), accelerator, deadline, on_line, stop)?;
             let wall = now() - started;
             if accelerator == KVM && !is_up(dir.path()) && !matches!(ended, Ended::TimedOut) {
-                // Inside another virtual machine KVM may run an instruction and still no kernel.
+                // Inside another virtual machine KVM may start and still run no kernel.
                 accelerator = TCG;
                 continue;
             }

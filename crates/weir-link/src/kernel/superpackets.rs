@@ -64,7 +64,7 @@ mod tests {
     fn two_super_packets_have_to_fit() {
         let small = warned("eth0 rate 100mbit queues bfifo:limit=64kb/codel", 65_536);
         assert_eq!(small.len(), 1);
-        for word in ["standard", "64000 bytes", "limit=131072b", "ethtool -K eth0 gso off tso off"] {
+        for word in ["standard", "65536 bytes", "limit=131072b", "ethtool -K eth0 gso off tso off"] {
             assert!(small[0].contains(word), "{word}: {}", small[0]);
         }
         assert!(warned("eth0 rate 100mbit queues bfifo:limit=131072b/codel", 65_536).is_empty());
