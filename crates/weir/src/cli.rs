@@ -397,27 +397,17 @@ pub(crate) enum BenchCommand {
     /// The user-space bottleneck beside the kernel's forwarding with HTB and bfifo, in one run.
     #[command(after_help = "Example:
   weir bench link --seconds 5 --json")]
-    Link(BenchLinkArgs),
+    Link(BenchArgs),
     /// The responsiveness law in the kernel: time per packet, memory per flow, and a router's throughput with and without.
     #[command(after_help = "Example:
-  weir bench law --seconds 5 --json")]
-    Law(BenchLawArgs),
+  weir bench law --seconds 20 --json")]
+    Law(BenchArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct BenchLawArgs {
-    /// Seconds for each of the ten runs of a router.
-    #[arg(long, default_value_t = 5)]
-    pub(crate) seconds: u64,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchLinkArgs {
-    /// Seconds per row.
-    #[arg(long, default_value_t = 5)]
+pub(crate) struct BenchArgs {
+    /// Seconds for each row of `link`, or for the router of `law`.
+    #[arg(long, default_value_t = 10)]
     pub(crate) seconds: u64,
     /// Print JSON.
     #[arg(long)]

@@ -234,6 +234,27 @@ fn killed_up_can_be_followed_by_up() {
 }
 
 #[test]
+fn queues_too_small_for_super_packets_are_warned_of() {
+    let Some(wire) = Wire::new() else { return };
+    let line = "up w0 rate 100mbit queues bfifo:limit=64kb/codel";
+    let dry = wire.must(&format!("{line} --dry-run"));
+    assert!(
+        stderr(&dry).contains("weir: warning: the standard queue (egress) is a bfifo of 65536 bytes"),
+        "{dry:?}"
+    );
+    assert!(stderr(&dry).contains("ethtool -K w0 gso off tso off"), "{dry:?}");
+    assert!(stdout(&dry).contains("bfifo limit 65536"), "{dry:?}");
+    let up = wire.must(line);
+    assert!(stderr(&up).contains("65536 bytes"), "{up:?}");
+    // The remedy that it names helps.
+    let off = wire.near.command("ethtool").unwrap().args(["-K", "w0", "gso", "off", "tso", "off"]).output();
+    let off = off.unwrap();
+    assert!(off.status.success(), "{off:?}");
+    assert!(!stderr(&wire.must(&format!("{line} --dry-run"))).contains("super-packets"));
+    wire.must("down w0");
+}
+
+#[test]
 fn a_dry_run_prints_the_lines_and_changes_nothing() {
     let Some(wire) = Wire::new() else { return };
     let before = wire.everything();

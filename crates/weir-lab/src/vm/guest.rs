@@ -4,7 +4,7 @@
 //! Three virtio-serial ports carry the job's standard output, its standard error, and at the end a tar archive of
 //! `/results`; the serial port carries the kernel's console. The guest has no disk and no network card.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use super::VmError;
 use super::cache::Kernel;
 use super::initramfs::{self, Contents};
+use super::kvm;
 use super::tools::{self, QEMU, TAR};
 
 /// How often a running guest is looked at.
@@ -187,15 +188,15 @@ impl Guest {
                 image_bytes >> 20
             )));
         }
-        let may_accelerate = File::options().read(true).write(true).open("/dev/kvm").is_ok();
-        let mut accelerator = if may_accelerate && !self.emulate && !self.virtual_time { KVM } else { TCG };
+        let wants_kvm = !self.emulate && !self.virtual_time;
+        let mut accelerator = if wants_kvm && kvm::probe().is_ok() { KVM } else { TCG };
         let deadline = now() + self.timeout;
         loop {
             let started = now();
             let ended = self.boot(dir.path(), accelerator, deadline, on_line, stop)?;
             let wall = now() - started;
             if accelerator == KVM && !is_up(dir.path()) && !matches!(ended, Ended::TimedOut) {
-                // Inside another virtual machine KVM may be there and run nothing.
+                // Inside another virtual machine KVM may start and still run no kernel.
                 accelerator = TCG;
                 continue;
             }

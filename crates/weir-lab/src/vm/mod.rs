@@ -20,6 +20,7 @@ pub mod fetch;
 pub mod guest;
 pub mod index;
 pub mod initramfs;
+pub(crate) mod kvm;
 pub mod modules;
 pub mod read;
 pub mod scenarios;

@@ -23,6 +23,7 @@ mod setup;
 mod show;
 mod snapshot;
 mod step;
+mod superpackets;
 mod sweep;
 mod sys;
 mod talk;
