@@ -401,7 +401,8 @@ fn mark_all(ifindex: u32) -> OwnedFd {
 
 /// IFB stops its queue when it holds as many packets as its length. With one queue nothing is dequeued for a queue that has
 /// stopped; with several the queue disciplines do not know for which a packet is, and what the driver does not take is
-/// queued again in front (`dequeue_skb`, `sch_direct_xmit`, `dev_requeue_skb`; net/sched/sch_generic.c).
+/// queued again in front (`dequeue_skb`, `sch_direct_xmit`, `dev_requeue_skb`; net/sched/sch_generic.c). Whether that happens
+/// is a matter of time, and one processor alone empties the device before it is full: the printed `requeues` tell.
 #[test]
 fn signals_are_counted_once_where_the_driver_gives_packets_back() {
     for (name, queues) in [("once-1", 1), ("once-2", 2)] {
@@ -423,7 +424,6 @@ fn signals_are_counted_once_where_the_driver_gives_packets_back() {
         let seen = watch.since();
         println!("{name}: {seen:?}");
         let Counted { drops, requeues, sent, .. } = seen.counted;
-        assert_eq!(requeues > 0, queues > 1, "{name}: {requeues} requeues");
         assert_equal(seen.losses, drops, seen.announced.0 >= drops, name);
         // Everything that leaves is marked here, each datagram once; ARP is no datagram.
         assert_equal(seen.marks, sent, seen.announced.1 >= sent + requeues, name);
