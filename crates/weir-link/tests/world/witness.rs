@@ -20,7 +20,6 @@ impl Witness {
         let mut settings =
             open.maps_mut().find(|map| map.name().to_string_lossy().ends_with("rodata")).unwrap();
         settings.set_initial_value(&[ifindex.to_ne_bytes(), netns.to_ne_bytes()].concat()).unwrap();
-        drop(settings);
         let object = open.load().unwrap();
         let links = object.progs_mut().map(|program| program.attach().unwrap()).collect();
         Self(object, links)
