@@ -462,6 +462,15 @@ pub(crate) struct VmFetchArgs {
     pub(crate) cache: Option<PathBuf>,
 }
 
+/// What a guest's clock follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VmClock {
+    /// The host's clock.
+    Host,
+    /// The guest's instructions.
+    Counted,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct VmRunArgs {
     /// The kernel, by the first two numbers of its version.
@@ -481,9 +490,13 @@ pub(crate) struct VmRunArgs {
     /// The guest's memory in MiB; its files live there too.
     #[arg(long, default_value_t = 2048, value_name = "MIB")]
     pub(crate) memory: u32,
-    /// How long the guest may run.
+    /// How long the guest may run, by the host's clock.
     #[arg(long, default_value = "600s", value_name = "TIME")]
     pub(crate) timeout: weir_core::Duration,
+    /// The guest's time: the host's, or its own instructions counted, a nanosecond each, so that a slow or busy host
+    /// changes nothing (emulated, with one processor).
+    #[arg(long, value_enum, default_value = "host")]
+    pub(crate) clock: VmClock,
     /// Emulate the processor even where KVM works.
     #[arg(long)]
     pub(crate) emulate: bool,
