@@ -240,8 +240,6 @@ WEIR_INLINE u32 weir_is_idle(const struct weir_table_params *params, const struc
 	return weir_age(tick, bucket->seen[way]) > limit;
 }
 
-/* Whether another flow may have its place in any case. One that seems closed still is itself to its own packets: a forged
- * reset takes no verdict away. */
 /*
  * Whether the packet's bucket is worth taking. A QUIC flow may grease the fixed bit (RFC 9287): UDP without it can be one
  * of a flow that has an entry, but never makes one. Needs no lock; plain UDP mostly passes by here.
@@ -257,6 +255,8 @@ WEIR_INLINE u32 weir_may_be_known(const struct weir_bucket *bucket, const struct
 	return may;
 }
 
+/* Whether another flow may have its place in any case. One that seems closed still is itself to its own packets: a forged
+ * reset takes no verdict away. */
 WEIR_INLINE u32 weir_may_go(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 way, u32 tick)
 {
 	return weir_is_idle(params, bucket, way, tick) ||
