@@ -8,6 +8,7 @@
  * The packet is read from the first bytes of the sk_buff, the same that the classifier saw.
  */
 #define WEIR_FROM_BUFFER 256
+#define WEIR_READ_TCP_OPTIONS 0
 
 #include "core.h"
 #include "crq_maps.h"
@@ -66,12 +67,14 @@ static __always_inline void book(u32 length, u32 frame_bytes, u32 kind, u32 stam
 	struct weir_key key;
 	struct weir_bucket *bucket;
 	struct weir_counters *count;
+	struct weir_local *local;
 	u32 index = 0, way = WEIR_WAYS;
 	u64 hash;
 
-	count = bpf_map_lookup_elem(&counters, &index);
-	if (!count)
+	local = bpf_map_lookup_elem(&counters, &index);
+	if (!local)
 		return;
+	count = &local->counters;
 	parse(&packet, length, frame_bytes);
 	/* A super-packet from elsewhere can come without its number of segments (SKB_GSO_DODGY). */
 	if (!segments)
