@@ -69,7 +69,7 @@ static __always_inline void book(u32 length, u32 frame_bytes, u32 kind, u32 stam
 	struct weir_counters *count;
 	struct weir_local *local;
 	u32 index = 0, way = WEIR_WAYS;
-	u64 hash;
+	u32 hash;
 
 	local = bpf_map_lookup_elem(&counters, &index);
 	if (!local)

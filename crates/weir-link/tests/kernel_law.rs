@@ -5,7 +5,7 @@ use std::fs::File;
 
 use weir_core::{QueueChoice, Time};
 use weir_law::capture::CaptureReader;
-use weir_law::live::{LiveConfig, LiveTable, flows_of};
+use weir_law::live::{LiveConfig, LiveTable, SEED_WORDS, flows_of, open_seed};
 use weir_law::{Direction, MainSignal, Params, Preset, Signal, Start, Tie, parse};
 use weir_link::kernel::{Events, HTB_HANDLE, ProgramConfig, Programs, Role, Snapshot, TestPacket};
 
@@ -14,7 +14,7 @@ const PACKETS: usize = 1_000_000;
 /// Flows of the tables: few, so that buckets fill up.
 const FLOWS: u32 = 64;
 /// The secret of both hash functions.
-const SEED: [u64; 2] = [0x5eed, 0xcafe];
+const SEED: [u64; SEED_WORDS] = open_seed(0x5eed);
 
 /// Shorter frames can end within an IP header.
 const SHORTEST: usize = 14 + 40;

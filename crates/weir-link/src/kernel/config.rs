@@ -1,6 +1,7 @@
 //! What a queue's programs are loaded with: the settings in Rust, and their layout in the programs' read-only section.
 
 use weir_law::Params;
+use weir_law::live::{BUCKET_BYTES, FILTER_BYTES, SEED_WORDS, WAITING_BYTES};
 
 use super::bytes::Reader;
 use super::error::KernelError;
@@ -44,14 +45,14 @@ pub struct ProgramConfig {
     /// keys: whoever sends packets of many flows then fills the table.
     pub admit_at_once: bool,
     /// The secret of the table's hash function; `None` draws one.
-    pub seed: Option<[u64; 2]>,
+    pub seed: Option<[u64; SEED_WORDS]>,
 }
 
 /// Ways of one bucket (`WEIR_WAYS` of `bpf/table.h`), and candidates of one line of the waiting table.
 const WAYS: u32 = 8;
 
 /// Of which layout the settings and the table are. Goes up when either changes.
-const LAYOUT_VERSION: u32 = 1;
+const LAYOUT_VERSION: u32 = 2;
 
 /// What the ring of events holds: the records of some 1000 ended cycles, which is one in 10 ms for each of ten flows for a
 /// second. Without listeners there is only the page that the kernel wants.
@@ -60,7 +61,7 @@ const EVENT_BYTES: [u32; 2] = [4096, 1 << 18];
 /// The shape of a table: `struct weir_table_params` of `bpf/table.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    seed: [u64; 2],
+    seed: [u64; SEED_WORDS],
     bucket_mask: u32,
     waiting_mask: u32,
     admit_bytes: u32,
@@ -87,8 +88,8 @@ impl Layout {
 
     fn write(&self, out: &mut Writer) {
         out.field("table", &[]);
-        for half in self.seed {
-            out.bytes.extend_from_slice(&half.to_ne_bytes());
+        for word in self.seed {
+            out.bytes.extend_from_slice(&word.to_ne_bytes());
         }
         let words = |out: &mut Writer, words: &[u32]| {
             words.iter().for_each(|word| out.bytes.extend_from_slice(&word.to_ne_bytes()));
@@ -100,7 +101,9 @@ impl Layout {
 
     /// Kernel memory that the table takes.
     pub(super) fn bytes(&self) -> u64 {
-        u64::from(self.buckets()) * 1472 + u64::from(self.waiting_lines()) * 64
+        (self.buckets() as usize * BUCKET_BYTES
+            + self.waiting_lines() as usize * WAITING_BYTES
+            + FILTER_BYTES) as u64
     }
 }
 
@@ -128,7 +131,7 @@ impl ProgramConfig {
     }
 
     /// The shape of a new table.
-    pub(super) fn layout(&self, seed: [u64; 2]) -> Result<Layout, KernelError> {
+    pub(super) fn layout(&self, seed: [u64; SEED_WORDS]) -> Result<Layout, KernelError> {
         if !(8..=1 << 24).contains(&self.flows) {
             let value = self.flows.into();
             return Err(KernelError::OutOfRange { field: "flows", value, range: "8 to 16777216" });
@@ -212,16 +215,16 @@ pub(super) fn layout_from_bytes(bytes: &[u8]) -> Option<Layout> {
         return None;
     }
     Some(Layout {
-        seed: [settings.u64(0), settings.u64(8)],
-        bucket_mask: settings.u32(16),
-        waiting_mask: settings.u32(20),
-        admit_bytes: settings.u32(24),
-        admit_reverse: settings.u32(28),
-        idle_tcp: settings.u32(32),
-        idle_udp: settings.u32(36),
-        linger: settings.u32(40),
-        candidate_idle: settings.u32(44),
-        candidate_reverse_idle: settings.u32(48),
+        seed: std::array::from_fn(|word| settings.u64(8 * word)),
+        bucket_mask: settings.u32(SEED_BYTES),
+        waiting_mask: settings.u32(SEED_BYTES + 4),
+        admit_bytes: settings.u32(SEED_BYTES + 8),
+        admit_reverse: settings.u32(SEED_BYTES + 12),
+        idle_tcp: settings.u32(SEED_BYTES + 16),
+        idle_udp: settings.u32(SEED_BYTES + 20),
+        linger: settings.u32(SEED_BYTES + 24),
+        candidate_idle: settings.u32(SEED_BYTES + 28),
+        candidate_reverse_idle: settings.u32(SEED_BYTES + 32),
     })
 }
 
@@ -231,8 +234,10 @@ pub(super) fn law_from_bytes(bytes: &[u8]) -> Option<(bool, bool)> {
     Some((law.u8(MAIN_SIGNAL) == 1, law.u8(BYTE_COUNTERS) != 0))
 }
 
+/// The secret, which comes first.
+const SEED_BYTES: usize = 8 * SEED_WORDS;
 /// `sizeof(struct weir_table_params)`.
-const TABLE_BYTES: usize = 56;
+const TABLE_BYTES: usize = SEED_BYTES + 40;
 /// `sizeof(struct weir_law_params)`, and two offsets in it.
 const LAW_BYTES: usize = 44;
 const MAIN_SIGNAL: usize = 16;
@@ -247,7 +252,7 @@ pub(super) mod tests {
     /// Where each field is written, and how many bytes there are.
     pub(in crate::kernel) fn offsets(config: &ProgramConfig) -> (Vec<(&'static str, usize)>, usize) {
         let reasons = Reasons { names: Vec::new(), unspecified: false };
-        let written = config.written(&config.layout([0; 2]).unwrap(), &reasons);
+        let written = config.written(&config.layout([0; SEED_WORDS]).unwrap(), &reasons);
         (written.offsets, written.bytes.len())
     }
 
@@ -256,7 +261,7 @@ pub(super) mod tests {
         let reasons = Reasons { names: vec![("A".into(), 3)], unspecified: false };
         let mut config = ProgramConfig::new(Params::preset(Preset::Comsys), 1000, 3, 4_026_531_840);
         config.params = config.params.with_main_signal(MainSignal::Ecn);
-        let layout = config.layout([7, 9]).unwrap();
+        let layout = config.layout(weir_law::live::open_seed(7)).unwrap();
         assert_eq!(layout.capacity(), 1024);
         let bytes = config.to_bytes(&layout, &reasons);
         assert_eq!(layout_from_bytes(&bytes), Some(layout));
@@ -271,7 +276,7 @@ pub(super) mod tests {
     #[test]
     fn sizes_out_of_range_are_named() {
         for flows in [0, 7, (1 << 24) + 1] {
-            let refused = ProgramConfig::new(Params::default(), flows, 1, 1).layout([0; 2]);
+            let refused = ProgramConfig::new(Params::default(), flows, 1, 1).layout([0; SEED_WORDS]);
             assert!(matches!(refused, Err(KernelError::OutOfRange { field: "flows", .. })));
         }
     }
