@@ -92,8 +92,8 @@ static __always_inline void book(u32 length, u32 frame_bytes, u32 kind, u32 stam
 		/* Without the bucket's lock: at worst a flow that takes over the place just now gets one signal too many. */
 		way = weir_way_of(bucket, &key, weir_tag_of(hash));
 		if (way < WEIR_WAYS)
-			weir_book(&bucket->way[way & (WEIR_WAYS - 1)], kind, stamp & WEIR_STAMP_CYCLE,
-				  weir_law_weight(law, segments));
+			weir_book(law, &bucket->way[way & (WEIR_WAYS - 1)], kind, stamp & WEIR_STAMP_CYCLE,
+				  weir_law_weight(law, segments), count);
 	}
 	if (way == WEIR_WAYS)
 		count->unowned_signals++;

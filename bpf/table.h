@@ -440,17 +440,27 @@ WEIR_INLINE void weir_note(struct weir_bucket *bucket, u32 way, const struct wei
  * Puts a signal into the mailbox. Needs no lock: lanes only grow here and are taken out whole. A lane that is half full
  * takes no more, so that it does not run over into the next, not even from eight processors at once.
  *
- * `cycle` is the packet's stamp, of which 15 bits may be all there is. Whatever is too old to be judged goes to the lane of
- * cycle n-3, where the law finds it late.
+ * `cycle` is the packet's stamp, of which 15 bits may be all there is. What is too old to be judged is counted as late and
+ * put nowhere: the lane of cycle n-3 is that of n+1, which may begin at this very moment on another processor. For the
+ * others one cycle may end meanwhile; they are then as old as they would have been a moment later.
  */
-WEIR_INLINE void weir_book(struct weir_entry *entry, u32 kind, u32 cycle, u32 weight)
+WEIR_INLINE void weir_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 weight,
+			   struct weir_counters *counters)
 {
-	u32 now = *(volatile u32 *)&entry->flow.cycle, shift;
+	u32 now = *(volatile u32 *)&entry->flow.cycle, age = (now - cycle) & 0x7fff, shift;
 	u64 *box = &entry->pending[kind & 1];
 
-	if (((now - cycle) & 0x7fff) > 3)
-		cycle = now - 3;
-	shift = 16 * (cycle & 3);
+	if (!weight)
+		return;
+	if (!law->book_by_packet)
+		age = 0; /* to the cycle current when the mailbox is emptied, whichever that is */
+	if (age > 2) {
+		/* Without the lock: where two count at once, one may be missing from the flow's number. */
+		entry->flow.late_signals = weir_add_count(entry->flow.late_signals, 1);
+		counters->late_signals++;
+		return;
+	}
+	shift = 16 * ((now - age) & 3);
 	if (weight > 0x0fff)
 		weight = 0x0fff;
 	if ((*(volatile u64 *)box >> shift & 0xffff) < 0x8000)

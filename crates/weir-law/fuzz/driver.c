@@ -365,7 +365,7 @@ static void drive_table(const struct weir_law_params *params, const struct weir_
 
 			if (below(2))
 				cycle &= 0x7fff;
-			weir_book(&buckets[at].way[way], kind, cycle, weight);
+			weir_book(params, &buckets[at].way[way], kind, cycle, weight, &counters);
 			weir_count_signal(&counters, kind, weight);
 			booked++;
 		}

@@ -472,9 +472,14 @@ impl LiveTable {
         let hash = live_ffi::hash(&self.table, &key);
         let bucket = &mut self.buckets[live_ffi::bucket_of(&self.table, hash)];
         match live_ffi::way_of(bucket, &key, hash) {
-            Some(way) => {
-                live_ffi::book(&self.law, &mut bucket.way[way], signal.raw(), cycle.0, segments.into())
-            }
+            Some(way) => live_ffi::book(
+                &self.law,
+                &mut bucket.way[way],
+                signal.raw(),
+                cycle.0,
+                segments.into(),
+                &mut self.counters,
+            ),
             None => self.counters.unowned_signals += 1,
         }
     }

@@ -137,7 +137,14 @@ unsafe extern "C" {
     fn weir_native_tag_of(hash: u32) -> u32;
     fn weir_native_way_of(bucket: *const Bucket, key: *const Key, hash: u32) -> u32;
     fn weir_native_may_go(params: *const TableParams, bucket: *const Bucket, way: u32, tick: u32) -> u32;
-    fn weir_native_book(law: *const Params, entry: *mut Entry, kind: u32, cycle: u32, segments: u32);
+    fn weir_native_book(
+        law: *const Params,
+        entry: *mut Entry,
+        kind: u32,
+        cycle: u32,
+        segments: u32,
+        counters: *mut Counters,
+    );
     fn weir_native_count(counters: *mut Counters, packet: *const Packet, bytes: u32);
     fn weir_native_count_choice(counters: *mut Counters, choice: u32, bytes: u32);
     fn weir_native_count_signal(counters: *mut Counters, kind: u32, segments: u32);
@@ -237,9 +244,16 @@ pub(crate) fn may_go(params: &TableParams, bucket: &Bucket, way: usize, tick: u3
 }
 
 /// Puts a signal into an entry's mailbox.
-pub(crate) fn book(law: &Params, entry: &mut Entry, kind: u32, cycle: u32, segments: u32) {
-    // SAFETY: both references are valid mirrors of the C structures; the C side masks the kind.
-    unsafe { weir_native_book(law, entry, kind, cycle, segments) }
+pub(crate) fn book(
+    law: &Params,
+    entry: &mut Entry,
+    kind: u32,
+    cycle: u32,
+    segments: u32,
+    counters: &mut Counters,
+) {
+    // SAFETY: all references are valid mirrors of the C structures; the C side masks the kind.
+    unsafe { weir_native_book(law, entry, kind, cycle, segments, counters) }
 }
 
 pub(crate) fn count(counters: &mut Counters, packet: &Packet, bytes: u32) {
@@ -337,6 +351,34 @@ mod tests {
             let theirs = unsafe { $c };
             assert_eq!(ours.map(|offset| offset as u32), theirs, stringify!($type));
         };
+    }
+
+    #[test]
+    fn no_signal_is_booked_ahead_of_its_cycle() {
+        let law = crate::Params::default().to_raw();
+        for now in [3, 4, 5, 6, 0x7fff, 0x8001, u32::MAX] {
+            for back in 0..=6 {
+                for kind in 0..2 {
+                    let (mut entry, mut counters) = (Entry::default(), Counters::default());
+                    entry.flow.cycle = now;
+                    let stamp = now.wrapping_sub(back) & 0x7fff;
+                    super::book(&law, &mut entry, kind, stamp, 1, &mut counters);
+                    let late = back > 2;
+                    assert_eq!(counters.late_signals, u64::from(late), "{back} before {now}");
+                    assert_eq!(entry.flow.late_signals, u16::from(late));
+                    assert_eq!(entry.pending[kind as usize] == 0, late);
+                    // A cycle may have ended elsewhere before the signal was there: it is not the new one's.
+                    let lane = entry.pending[kind as usize] >> (16 * (now.wrapping_add(1) & 3));
+                    assert_eq!(lane & 0xffff, 0, "{back} before {now}");
+                }
+            }
+        }
+        // Where signals go to the cycle that is current when they are heard of, none is late.
+        let law = crate::Params::preset(crate::Preset::Comsys).to_raw();
+        let (mut entry, mut counters) = (Entry::default(), Counters::default());
+        entry.flow.cycle = 100;
+        super::book(&law, &mut entry, 0, 7, 1, &mut counters);
+        assert_eq!((entry.pending[0], counters.late_signals), (1, 0));
     }
 
     #[test]

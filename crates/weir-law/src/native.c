@@ -27,7 +27,8 @@ u32 weir_native_bucket_of(const struct weir_table_params *params, u32 hash);
 u32 weir_native_tag_of(u32 hash);
 u32 weir_native_way_of(const struct weir_bucket *bucket, const struct weir_key *key, u32 hash);
 u32 weir_native_may_go(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 way, u32 tick);
-void weir_native_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 segments);
+void weir_native_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 segments,
+		      struct weir_counters *counters);
 u32 weir_native_table_forward(const struct weir_law_params *law, const struct weir_table_params *params,
 			      struct weir_bucket *bucket, struct weir_waiting *waiting, struct weir_filter *filter,
 			      const struct weir_packet *packet, const struct weir_key *key, u32 hash, u32 ascending,
@@ -149,9 +150,10 @@ u32 weir_native_may_go(const struct weir_table_params *params, const struct weir
 	return weir_may_go(params, bucket, way & (WEIR_WAYS - 1), tick);
 }
 
-void weir_native_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 segments)
+void weir_native_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 segments,
+		      struct weir_counters *counters)
 {
-	weir_book(entry, kind, cycle, weir_law_weight(law, segments));
+	weir_book(law, entry, kind, cycle, weir_law_weight(law, segments), counters);
 }
 
 u32 weir_native_table_forward(const struct weir_law_params *law, const struct weir_table_params *params,

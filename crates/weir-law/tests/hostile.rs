@@ -106,7 +106,7 @@ fn compiles_for_ebpf_without_library_calls() {
             way = weir_table_forward(&params, &table, &bucket, &waiting, &filter, &packet, &key, hash, ascending, now, &counters,
                                      &outcome);
             weir_table_reverse(&params, &table, &bucket, &waiting, &filter, &packet, &key, hash, ascending, now, &counters);
-            weir_book(&bucket.way[way & 7], WEIR_LOSS, outcome.cycle, 1);
+            weir_book(&params, &bucket.way[way & 7], WEIR_LOSS, outcome.cycle, 1, &counters);
             return way;
         }
     "#;
