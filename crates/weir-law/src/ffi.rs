@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 /// What the parser read. Mirrors `struct weir_packet`.
-#[repr(C)]
+#[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) src: [u8; 16],
@@ -33,7 +33,7 @@ pub(crate) struct Packet {
     pub(crate) quic_flags: u8,
     pub(crate) quic_first: u8,
     pub(crate) layers: u8,
-    pub(crate) reserved: [u8; 3],
+    pub(crate) reserved: [u8; 7],
 }
 
 /// Both ends of a flow in canonical order. Mirrors `struct weir_key`.

@@ -36,6 +36,25 @@ pub const BUCKET_BYTES: usize = size_of::<Bucket>();
 pub const WAITING_BYTES: usize = size_of::<Waiting>();
 /// Entries of a bucket.
 pub const BUCKET_FLOWS: usize = WAYS;
+/// Bytes of the filter that tells most plain UDP apart; one to a table.
+pub const FILTER_BYTES: usize = size_of::<live_ffi::Filter>();
+/// 64-bit words of the hash function's secret.
+pub const SEED_WORDS: usize = live_ffi::SEED_WORDS;
+
+/// A secret of the hash function that everybody can work out from `number` (SplitMix64; Steele, Lea, Flood 2014): the same
+/// in each run, for tables whose keys nobody chooses against them.
+pub const fn open_seed(number: u64) -> [u64; SEED_WORDS] {
+    let (mut seed, mut state, mut at) = ([0; SEED_WORDS], number, 0);
+    while at < SEED_WORDS {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = state;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        seed[at] = mixed ^ mixed >> 31;
+        at += 1;
+    }
+    seed
+}
 
 /// How a live table believes and forgets. Times are kept in steps of about 1.05 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +75,13 @@ pub struct LiveConfig {
     pub candidate_idle: Duration,
     /// How long one that was seen in both waits.
     pub candidate_reverse_idle: Duration,
-    /// The secret of the hash function.
-    pub seed: [u64; 2],
+    /// The secret of the hash function: eleven random words.
+    pub seed: [u64; SEED_WORDS],
 }
 
 impl LiveConfig {
-    /// The defaults of a live link for `flows` flows under `params`. The seed is zero: draw one where others choose keys.
+    /// The defaults of a live link for `flows` flows under `params`. The seed is
+    /// [`open_seed`]`(0)`: draw one where others choose keys.
     pub fn new(params: &Params, flows: u32) -> Self {
         Self {
             flows,
@@ -72,7 +92,7 @@ impl LiveConfig {
             linger: Duration::from_secs(10),
             candidate_idle: Duration::from_secs(5),
             candidate_reverse_idle: Duration::from_secs(30),
-            seed: [0; 2],
+            seed: open_seed(0),
         }
     }
 
@@ -88,7 +108,7 @@ impl LiveConfig {
 
     /// Bytes of memory that the table takes, whatever is in it.
     pub fn bytes(&self) -> u64 {
-        u64::from(self.buckets()) * (BUCKET_BYTES + WAITING_BYTES) as u64
+        u64::from(self.buckets()) * (BUCKET_BYTES + WAITING_BYTES) as u64 + FILTER_BYTES as u64
     }
 
     fn raw(&self) -> TableParams {
@@ -411,6 +431,7 @@ pub struct LiveTable {
     table: TableParams,
     buckets: Vec<Bucket>,
     waiting: Vec<Waiting>,
+    filter: Box<live_ffi::Filter>,
     counters: live_ffi::Counters,
 }
 
@@ -424,6 +445,7 @@ impl LiveTable {
             table: config.raw(),
             buckets: vec![Bucket::default(); buckets],
             waiting: vec![Waiting::default(); buckets],
+            filter: Box::new([0; live_ffi::FILTER]),
             counters: live_ffi::Counters::default(),
         }
     }
@@ -462,19 +484,21 @@ impl LiveTable {
     }
 
     fn visit(&mut self, packet: &ParsedPacket, reverse: bool, now: Time, out: &mut ffi::Outcome) -> bool {
-        if !live_ffi::wants(&self.law, packet.raw(), reverse) {
+        if !live_ffi::wants(&self.law, packet.raw(), reverse)
+            || !live_ffi::filter_passes(&self.filter, packet.raw())
+        {
             return false;
         }
         let (key, ascending) = ffi::key(packet.raw(), self.params.key_has_protocol);
         let hash = live_ffi::hash(&self.table, &key);
-        let index = hash as u32 & self.table.bucket_mask;
-        let (bucket, waiting) = (&mut self.buckets[index as usize], &mut self.waiting[index as usize]);
+        let index = live_ffi::bucket_of(&self.table, hash);
+        let (bucket, waiting) = (&mut self.buckets[index], &mut self.waiting[index]);
         let settings = Settings { law: &self.law, table: &self.table };
         let visit = Visit { packet: packet.raw(), key: &key, hash, ascending, now: now.as_nanos() };
         let way = if reverse {
-            live_ffi::reverse(&settings, bucket, waiting, &visit, &mut self.counters)
+            live_ffi::reverse(&settings, bucket, waiting, &mut self.filter, &visit, &mut self.counters)
         } else {
-            live_ffi::forward(&settings, bucket, waiting, &visit, &mut self.counters, out)
+            live_ffi::forward(&settings, bucket, waiting, &mut self.filter, &visit, &mut self.counters, out)
         };
         way.is_some()
     }
@@ -490,11 +514,16 @@ impl LiveTable {
         }
         let (key, _) = ffi::key(packet.raw(), self.params.key_has_protocol);
         let hash = live_ffi::hash(&self.table, &key);
-        let bucket = &mut self.buckets[(hash as u32 & self.table.bucket_mask) as usize];
+        let bucket = &mut self.buckets[live_ffi::bucket_of(&self.table, hash)];
         match live_ffi::way_of(bucket, &key, hash) {
-            Some(way) => {
-                live_ffi::book(&self.law, &mut bucket.way[way], signal.raw(), cycle.0, segments.into())
-            }
+            Some(way) => live_ffi::book(
+                &self.law,
+                &mut bucket.way[way],
+                signal.raw(),
+                cycle.0,
+                segments.into(),
+                &mut self.counters,
+            ),
             None => self.counters.unowned_signals += 1,
         }
     }
@@ -508,7 +537,7 @@ impl LiveTable {
     pub fn flow_of(&self, packet: &ParsedPacket) -> Option<LiveFlow> {
         let (key, _) = ffi::key(packet.raw(), self.params.key_has_protocol);
         let hash = live_ffi::hash(&self.table, &key);
-        let bucket = &self.buckets[(hash as u32 & self.table.bucket_mask) as usize];
+        let bucket = &self.buckets[live_ffi::bucket_of(&self.table, hash)];
         live_ffi::way_of(bucket, &key, hash).map(|way| view(bucket, way, &self.law))
     }
 
@@ -541,7 +570,20 @@ impl LiveTable {
 
     /// Bytes that the table takes, whatever is in it.
     pub fn bytes(&self) -> usize {
-        self.buckets.len() * (BUCKET_BYTES + WAITING_BYTES)
+        self.buckets.len() * (BUCKET_BYTES + WAITING_BYTES) + FILTER_BYTES
+    }
+
+    /// Whether the filter counts just the entries there are: what tells plain UDP of no flow must not wear off.
+    pub fn filter_is_exact(&self) -> bool {
+        let mut counts = vec![0; live_ffi::FILTER];
+        for bucket in &self.buckets {
+            for way in (0..WAYS).filter(|way| bucket.tag[*way] != 0) {
+                if let Some(at) = live_ffi::filter_of(&bucket.way[way].key) {
+                    counts[at] += 1;
+                }
+            }
+        }
+        counts == *self.filter
     }
 
     /// What it did so far.

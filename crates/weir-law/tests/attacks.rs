@@ -78,7 +78,7 @@ fn answered_forged_flows_take_no_verdict() {
 #[test]
 fn without_the_seed_nobody_aims_at_a_bucket() {
     // Keys that differ in the top bit of one word and what that becomes in the next: they have one hash under any mix of
-    // XOR, multiplication and shift by half a word, whatever its seed.
+    // XOR, multiplication and shift by half a word, whatever its seed. More such keys in src/hash_tests.rs.
     let mut live = table(1 << 16);
     let mut random = Seed { seed: 3, run: 0 }.stream("keys");
     let (mut far, mut pairs) = (0, 0);

@@ -15,7 +15,7 @@ use serde::Serialize;
 use thiserror::Error;
 use weir_core::Duration;
 use weir_law::Params;
-use weir_law::live::{BUCKET_BYTES, BUCKET_FLOWS, WAITING_BYTES};
+use weir_law::live::{BUCKET_BYTES, BUCKET_FLOWS, FILTER_BYTES, WAITING_BYTES};
 use weir_link::kernel::{KernelError, ProgramConfig, Programs, Role, TestPacket};
 
 use super::forward::{self, Measured, RouterError, Visit};
@@ -70,7 +70,7 @@ pub struct Row {
     /// Packets that one processor forwards in a second of its time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets_per_second: Option<f64>,
-    /// Kernel memory for each flow that the table has room for, the waiting lines included.
+    /// Kernel memory for each flow that the table has room for, the waiting lines and the filter included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_flow: Option<f64>,
     /// The row that this one is compared with.
@@ -149,7 +149,8 @@ fn programs() -> Result<Vec<Row>, BenchLawError> {
         let ns_per_packet = median(&times);
         rows.push(Row { name: name.to_owned(), world: "kernel", ns_per_packet, ..Row::default() });
     }
-    let bytes_per_flow = Some((BUCKET_BYTES + WAITING_BYTES) as f64 / BUCKET_FLOWS as f64);
+    let bytes = (BUCKET_BYTES + WAITING_BYTES) as f64 / BUCKET_FLOWS as f64;
+    let bytes_per_flow = Some(bytes + FILTER_BYTES as f64 / f64::from(TABLE));
     rows.push(Row { name: "flow".to_owned(), world: "kernel", bytes_per_flow, ..Row::default() });
     Ok(rows)
 }

@@ -8,7 +8,7 @@ pub(crate) mod attacks;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use weir_core::{CycleId, Duration, QueueChoice, Time};
-use weir_law::live::{LiveConfig, LiveOutcome, LiveTable};
+use weir_law::live::{LiveConfig, LiveOutcome, LiveTable, open_seed};
 use weir_law::{Direction, Params, ParsedPacket, Signal, Start, parse_cut};
 
 pub(crate) const FIN: u8 = 0x01;
@@ -22,7 +22,7 @@ pub(crate) const SEGMENT: u32 = 1460;
 /// A table with a seed.
 pub(crate) fn table(flows: u32) -> LiveTable {
     let params = Params::default();
-    LiveTable::new(params, &LiveConfig { seed: [7, 11], ..LiveConfig::new(&params, flows) })
+    LiveTable::new(params, &LiveConfig { seed: open_seed(7), ..LiveConfig::new(&params, flows) })
 }
 
 /// The headers of a packet on an IP link, and its length there.

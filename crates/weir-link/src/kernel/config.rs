@@ -1,7 +1,7 @@
 //! What a queue's programs are loaded with: the settings in Rust, and their layout in the programs' read-only section.
 
 use weir_law::Params;
-use weir_law::live::LiveConfig;
+use weir_law::live::{LiveConfig, SEED_WORDS};
 
 use super::error::KernelError;
 use super::reasons::Reasons;
@@ -44,11 +44,11 @@ pub struct ProgramConfig {
     /// keys: whoever sends packets of many flows then fills the table.
     pub admit_at_once: bool,
     /// The secret of the table's hash function; `None` draws one.
-    pub seed: Option<[u64; 2]>,
+    pub seed: Option<[u64; SEED_WORDS]>,
 }
 
 /// Of which layout the settings and the table are. Goes up when either changes.
-const LAYOUT_VERSION: u32 = 1;
+const LAYOUT_VERSION: u32 = 2;
 
 /// What the ring of events holds: the records of some 1000 ended cycles, which is one in 10 ms for each of ten flows for a
 /// second. Without listeners there is only the page that the kernel wants.
@@ -78,7 +78,7 @@ impl ProgramConfig {
     }
 
     /// A new table.
-    pub(super) fn table(&self, seed: [u64; 2]) -> Result<LiveConfig, KernelError> {
+    pub(super) fn table(&self, seed: [u64; SEED_WORDS]) -> Result<LiveConfig, KernelError> {
         if !(8..=1 << 24).contains(&self.flows) {
             let value = self.flows.into();
             return Err(KernelError::OutOfRange { field: "flows", value, range: "8 to 16777216" });
@@ -148,6 +148,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Option<(LiveConfig, Params)> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use weir_law::live::open_seed;
     use weir_law::{MainSignal, Preset};
 
     use super::*;
@@ -155,7 +156,7 @@ pub(super) mod tests {
     /// Where each field is written, and how many bytes there are.
     pub(in crate::kernel) fn offsets(config: &ProgramConfig) -> (Vec<(&'static str, usize)>, usize) {
         let reasons = Reasons { names: Vec::new(), unspecified: false };
-        let written = config.written(&config.table([0; 2]).unwrap(), &reasons);
+        let written = config.written(&config.table([0; SEED_WORDS]).unwrap(), &reasons);
         (written.offsets, written.bytes.len())
     }
 
@@ -164,13 +165,13 @@ pub(super) mod tests {
         let reasons = Reasons { names: vec![("A".into(), 3)], unspecified: false };
         let mut config = ProgramConfig::new(Params::preset(Preset::Comsys), 1000, 3, 4_026_531_840);
         config.params = config.params.with_main_signal(MainSignal::Ecn);
-        let table = config.table([7, 9]).unwrap();
+        let table = config.table(open_seed(7)).unwrap();
         assert_eq!(table.capacity(), 1024);
         let mut bytes = config.to_bytes(&table, &reasons);
         let (again, params) = from_bytes(&bytes).unwrap();
         assert_eq!(params, config.params);
         // As many flows and such times as the table has.
-        assert_eq!((again.flows, again.seed), (1024, [7, 9]));
+        assert_eq!((again.flows, again.seed), (1024, open_seed(7)));
         assert_eq!(again.to_c_bytes(), table.to_c_bytes());
         assert_eq!(from_bytes(&config.to_bytes(&again, &reasons)), Some((again, params)));
         bytes[LiveConfig::C_BYTES + Params::C_BYTES] ^= 1;
@@ -181,7 +182,7 @@ pub(super) mod tests {
     #[test]
     fn a_table_that_is_used_again_keeps_its_size_and_takes_other_limits() {
         let config = ProgramConfig::new(Params::default(), 1000, 3, 1);
-        let table = config.table([7, 9]).unwrap();
+        let table = config.table(open_seed(7)).unwrap();
         assert!(table.admit_reverse && table.admit_bytes > 0);
         let other = ProgramConfig { admit_at_once: true, flows: 8, ..config };
         let over = other.over(&table);
@@ -191,7 +192,7 @@ pub(super) mod tests {
     #[test]
     fn sizes_out_of_range_are_named() {
         for flows in [0, 7, (1 << 24) + 1] {
-            let refused = ProgramConfig::new(Params::default(), flows, 1, 1).table([0; 2]);
+            let refused = ProgramConfig::new(Params::default(), flows, 1, 1).table([0; SEED_WORDS]);
             assert!(matches!(refused, Err(KernelError::OutOfRange { field: "flows", .. })));
         }
     }

@@ -27,7 +27,7 @@ static SIGNALS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"
 const SETTINGS: &str = ".rodata.config";
 
 /// Maps that both objects and all who look on share, by the names of their pins.
-const SHARED: [&str; 4] = ["flows", "waiting", "counters", "events"];
+const SHARED: [&str; 5] = ["flows", "waiting", "filter", "counters", "events"];
 
 /// Verifier words that go into an error.
 const LAST_WORDS: usize = 12;

@@ -10,14 +10,14 @@ use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use weir_core::{CycleId, FlowId, QueueChoice, Time};
 use weir_law::live::{
-    LiveConfig, LiveCounters, LiveEvent, LiveFlow, LiveOutcome, LiveTable, WAITING_BYTES, flows_of,
-    version_of,
+    LiveConfig, LiveCounters, LiveEvent, LiveFlow, LiveOutcome, LiveTable, SEED_WORDS, WAITING_BYTES,
+    flows_of, open_seed, version_of,
 };
 use weir_law::{Assessment, CycleEnd, Direction, Judgement, LawSink, Params, Signal, Start, parse};
 use weir_link::kernel::{HTB_HANDLE, ProgramConfig, Programs, Role, Snapshot, TestPacket};
 
 /// The secret of both hash functions.
-const SEED: [u64; 2] = [0x5eed, 0xcafe];
+const SEED: [u64; SEED_WORDS] = open_seed(0x5eed);
 
 /// Shorter frames can end within an IP header.
 pub(crate) const SHORTEST: usize = 14 + 40;
