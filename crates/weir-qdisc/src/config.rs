@@ -12,7 +12,14 @@ mod words;
 
 pub use crate::codel::CodelKeys;
 pub use crate::crq::{CrqKeys, SplitKind};
+pub use crate::curvy_red::CurvyRedKeys;
+pub use crate::dualpi2::{DualPi2Keys, DualPi2Variant};
+pub use crate::dualq_curvy::{CurvyVariant, DualqCurvyKeys};
 pub use crate::fifo::{BfifoConfig, PfifoConfig};
+pub use crate::pi2::{Pi2Keys, Scalable};
+pub use crate::pie::{PieKeys, PieVariant};
+pub use crate::red::RedKeys;
+pub use crate::step::{StepKeys, Threshold};
 pub use error::ConfigError;
 pub use keys::{Keys, Word};
 pub use registry::QdiscConfig;

@@ -8,10 +8,21 @@ pub mod config;
 
 mod codel;
 mod crq;
+mod curve;
+mod curvy_red;
+mod dual;
+mod dualpi2;
+mod dualq_curvy;
 mod fifo;
 mod limit;
+mod pi;
+mod pi2;
+mod pie;
+mod red;
 mod ring;
 mod share;
+mod step;
+mod timer;
 
 pub use codel::{CeThreshold, Codel, CodelConfig, KernelVariant};
 pub use config::{BuildContext, ConfigError, QdiscConfig};

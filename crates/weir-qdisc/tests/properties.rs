@@ -55,7 +55,85 @@ fn single() -> impl Strategy<Value = String> {
         1 => (1..60u32).prop_map(|limit| format!("pfifo limit {limit}p")),
         1 => (MTU..90_000).prop_map(|limit| format!("bfifo limit {limit}b")),
         2 => codel,
+        1 => step(),
+        1 => red(),
+        1 => pie(),
+        1 => pi2(),
+        1 => curvy_red(),
     ]
+}
+
+fn packets() -> impl Strategy<Value = String> {
+    (1..60u32).prop_map(|limit| format!("limit {limit}p"))
+}
+
+fn flags(all: &'static [&'static str]) -> impl Strategy<Value = String> {
+    prop::sample::subsequence(all, 0..=all.len()).prop_map(|flags| flags.join(" "))
+}
+
+fn step() -> impl Strategy<Value = String> {
+    let threshold = prop_oneof![
+        (0..30u32).prop_map(|packets| format!("{packets}p")),
+        (0..40_000u32).prop_map(|bytes| format!("{bytes}b")),
+        (0..3_000u32).prop_map(|us| format!("{us}us")),
+    ];
+    (threshold, packets(), flags(&["drop"]))
+        .prop_map(|(threshold, limit, flags)| format!("step threshold {threshold} {limit} {flags}"))
+}
+
+fn red() -> impl Strategy<Value = String> {
+    let flags = flags(&["ecn", "harddrop", "nodrop", "adaptive"]);
+    (1..10u32, 0..20u32, 0..=10u32, flags).prop_map(|(min, more, tenths, flags)| {
+        let (max, burst) = (min + more, 2 * min);
+        format!(
+            "red min {min}000b max {max}000b burst {burst} probability {} limit 60kb {flags}",
+            f64::from(tenths) / 10.0
+        )
+    })
+}
+
+fn pi2() -> impl Strategy<Value = String> {
+    let times = (0..5_000u32, 1..20_000u32);
+    (times, 1..20u8, packets(), flags(&["decay", "scalable any"])).prop_map(
+        |((target, tupdate), coupling, limit, flags)| {
+            format!("pi2 target {target}us tupdate {tupdate}us alpha 5 beta 50 coupling {coupling} {limit} {flags}")
+        },
+    )
+}
+
+fn curvy_red() -> impl Strategy<Value = String> {
+    let ranges = (1..50u32, 1..20u32, 0..8u8);
+    (ranges, packets(), flags(&["ecn", "scalable any"])).prop_map(
+        |((classic, scalable, ewma), limit, flags)| {
+            format!("curvy_red range {classic}ms range_scalable {scalable}ms ewma {ewma} {limit} {flags}")
+        },
+    )
+}
+
+/// Disciplines of two queues that no crq takes.
+fn dual() -> impl Strategy<Value = String> {
+    let curvy =
+        (1..50u32, 1..20u32, 0..8u8, packets(), flags(&["variant rfc9332", "scalable any", "tshift 5ms"]))
+            .prop_map(|(c, l, ewma, limit, flags)| {
+                format!("dualq_curvy range_c {c}ms range_l {l}ms ewma {ewma} {limit} {flags}")
+            });
+    let times = (0..5_000u32, 1..20_000u32);
+    let pi2_flags = flags(&["variant rfc9332", "scalable any", "overflow", "step 2p", "c_protection 50"]);
+    let pi2 = (times, 1..20u8, packets(), pi2_flags).prop_map(|((target, tupdate), coupling, limit, flags)| {
+        format!("dualpi2 target {target}us tupdate {tupdate}us alpha 5 beta 50 coupling {coupling} {limit} {flags}")
+    });
+    prop_oneof![curvy, pi2]
+}
+
+fn pie() -> impl Strategy<Value = String> {
+    let times = (1..5_000u32, 1..20_000u32, 0..20u32);
+    (times, packets(), flags(&["ecn", "bytemode", "variant rfc8033"])).prop_map(
+        |((target, tupdate, burst), limit, flags)| {
+            format!(
+                "pie target {target}us tupdate {tupdate}us burst {burst}ms alpha 2 beta 20 {limit} {flags}"
+            )
+        },
+    )
 }
 
 fn weights() -> impl Strategy<Value = String> {
@@ -155,7 +233,7 @@ proptest! {
     /// `drive` itself checks that a queue with a backlog hands out a packet when it said it would.
     #[test]
     fn every_packet_leaves_once_and_in_order(
-        words in prop_oneof![single(), crq(shared()), crq(hard())],
+        words in prop_oneof![2 => single(), 2 => dual(), 1 => crq(shared()), 1 => crq(hard())],
         arrivals in arrivals(64_000),
         rate in rate(),
         to_the_end in any::<bool>(),
@@ -171,7 +249,7 @@ proptest! {
 
     #[test]
     fn a_work_conserving_link_is_never_idle_with_a_backlog(
-        words in prop_oneof![single(), crq(shared())],
+        words in prop_oneof![2 => single(), 2 => dual(), 1 => crq(shared())],
         arrivals in arrivals(MTU),
         rate in rate(),
     ) {

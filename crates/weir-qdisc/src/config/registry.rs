@@ -5,7 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BfifoConfig, BuildContext, CodelKeys, ConfigError, CrqKeys, Keys, PfifoConfig, Word, words};
+use super::{
+    BfifoConfig, BuildContext, CodelKeys, ConfigError, CrqKeys, CurvyRedKeys, DualPi2Keys, DualqCurvyKeys,
+    Keys, PfifoConfig, Pi2Keys, PieKeys, RedKeys, StepKeys, Word, words,
+};
 use crate::Qdisc;
 
 macro_rules! disciplines {
@@ -80,6 +83,20 @@ disciplines! {
     "bfifo" => Bfifo(BfifoConfig),
     /// CoDel.
     "codel" => Codel(CodelKeys),
+    /// STEP.
+    "step" => Step(StepKeys),
+    /// RED.
+    "red" => Red(RedKeys),
+    /// PIE.
+    "pie" => Pie(PieKeys),
+    /// PI2 in a single queue.
+    "pi2" => Pi2(Pi2Keys),
+    /// Curvy RED in a single queue.
+    "curvy_red" => CurvyRed(CurvyRedKeys),
+    /// The coupled dual queue with Curvy RED.
+    "dualq_curvy" => DualqCurvy(DualqCurvyKeys),
+    /// DualPI2.
+    "dualpi2" => DualPi2(Box<DualPi2Keys>),
     /// The dual queue of CRQ.
     "crq" => Crq(Box<CrqKeys>),
 }

@@ -120,10 +120,12 @@ fn descriptions_fit_a_line() {
 
 #[test]
 fn slips_are_answered_with_what_was_meant() {
+    let kinds = QdiscConfig::KINDS.join(", ");
+    assert!(kinds.contains("pfifo, bfifo, codel"));
     for (line, error) in [
-        ("", "no queue discipline is named; give one of pfifo, bfifo, codel, crq"),
+        ("", format!("no queue discipline is named; give one of {kinds}").as_str()),
         ("coddle", "'coddle' is not a queue discipline; did you mean 'codel'?"),
-        ("xyz", "'xyz' is not a queue discipline; known are pfifo, bfifo, codel, crq"),
+        ("xyz", format!("'xyz' is not a queue discipline; known are {kinds}").as_str()),
         ("codel intervall 5ms", "'intervall' is not a word of codel; did you mean 'interval'?"),
         ("codel target", "'target' needs a value after it, such as 'target 5ms'"),
         ("codel target 5", "'target 5' is not a time such as 20us, 5ms or 1.5s: the unit is missing"),
