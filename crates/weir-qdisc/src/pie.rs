@@ -16,7 +16,7 @@
 //! | ECN: marks while the probability is at most 10 %, drops above | the same |
 //! | tail drop at the limit resets the accumulated probability | the same |
 
-mod kernel;
+pub(crate) mod kernel;
 mod rfc8033;
 
 use std::fmt;
@@ -82,6 +82,23 @@ impl Default for PieKeys {
     }
 }
 
+impl PieKeys {
+    /// Refuses times and gains that the controller cannot work with.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        for (key, value) in [("target", self.target), ("tupdate", self.tupdate)] {
+            if !(Duration::from_micros(1)..=Duration::from_secs(10)).contains(&value) {
+                return Err(ConfigError::refused(key, format!("{value} is not from 1us to 10s")));
+            }
+        }
+        for (key, value) in [("alpha", self.alpha), ("beta", self.beta)] {
+            if !(0.0..=32.0).contains(&value) {
+                return Err(ConfigError::refused(key, format!("{value} is not from 0 to 32 Hz")));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Keys for PieKeys {
     const WORDS: &'static [Word] = &[
         Word::value("limit", "1000p"),
@@ -97,16 +114,7 @@ impl Keys for PieKeys {
     ];
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
-        for (key, value) in [("target", self.target), ("tupdate", self.tupdate)] {
-            if !(Duration::from_micros(1)..=Duration::from_secs(10)).contains(&value) {
-                return Err(ConfigError::refused(key, format!("{value} is not from 1us to 10s")));
-            }
-        }
-        for (key, value) in [("alpha", self.alpha), ("beta", self.beta)] {
-            if !(0.0..=32.0).contains(&value) {
-                return Err(ConfigError::refused(key, format!("{value} is not from 0 to 32 Hz")));
-            }
-        }
+        self.check()?;
         let ring = Ring::new(context.queue_limit(self.limit, "pie")?);
         let (mtu, random) = (context.mtu, context.seed.stream("pie"));
         Ok(match self.variant {
@@ -154,8 +162,8 @@ impl fmt::Display for PieKeys {
     }
 }
 
-/// The controller of one variant.
-trait Control: Clone + PartialEq + Send {
+/// The controller of one variant, for one queue or for each of many.
+pub(crate) trait Control: Clone + PartialEq + Send {
     /// Whether to drop or mark an arrival at a queue of `backlog` bytes.
     fn drops(&mut self, backlog: u64, wire_bytes: u32, random: &mut Random) -> bool;
 

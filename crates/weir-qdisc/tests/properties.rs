@@ -52,6 +52,7 @@ fn single() -> impl Strategy<Value = String> {
         },
     );
     prop_oneof![
+        4 => fair(),
         1 => (1..60u32).prop_map(|limit| format!("pfifo limit {limit}p")),
         1 => (MTU..90_000).prop_map(|limit| format!("bfifo limit {limit}b")),
         2 => codel,
@@ -60,6 +61,44 @@ fn single() -> impl Strategy<Value = String> {
         1 => pie(),
         1 => pi2(),
         1 => curvy_red(),
+    ]
+}
+
+/// Disciplines that tell flows apart, with limits that are met.
+fn fair() -> impl Strategy<Value = String> {
+    let (limit, flows, quantum) = (1..60u32, 1..8u32, 256..6000u32);
+    let fq_codel = (1..60u32, MTU..90_000, 1..20u32, 1024..5_000_000u64, 1024..50_000_000u64, any::<bool>());
+    prop_oneof![
+        (limit.clone(), flows.clone(), 1..6000u32).prop_map(|(limit, flows, quantum)| format!(
+            "drr limit {limit}p flows {flows} quantum {quantum}b"
+        )),
+        (fq_codel, flows.clone(), quantum.clone()).prop_map(
+            |((limit, memory, batch, target, interval, ecn), flows, quantum)| {
+                let ecn = if ecn { "ecn" } else { "noecn" };
+                format!(
+                    "fq_codel limit {limit}p memory_limit {memory}b drop_batch {batch} flows {flows} \
+                     quantum {quantum}b target {target}ns interval {interval}ns {ecn}"
+                )
+            }
+        ),
+        (limit, 1..20u32, flows, quantum, 0..15_000u32).prop_map(|(limit, own, flows, quantum, initial)| {
+            format!(
+                "fq limit {limit}p flow_limit {own}p flows {flows} quantum {quantum}b \
+                 initial_quantum {initial}b ce_threshold 1ms"
+            )
+        }),
+        (1..60u32, 1..8u32, 1..5_000u32, 1..20_000u32, flags(&["ecn", "bytemode"])).prop_map(
+            |(limit, flows, target, tupdate, flags)| {
+                format!(
+                    "fq_pie limit {limit}p flows {flows} target {target}us tupdate {tupdate}us burst 1ms alpha 2 \
+                     beta 20 {flags}"
+                )
+            }
+        ),
+        (1_000..50_000_000u64, MTU..90_000, any::<bool>()).prop_map(|(rtt, memory, unlimited)| {
+            let unlimited = if unlimited { " unlimited" } else { "" };
+            format!("cake rtt {rtt}ns memory_limit {memory}b{unlimited}")
+        }),
     ]
 }
 

@@ -6,8 +6,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BfifoConfig, BuildContext, CodelKeys, ConfigError, CrqKeys, CurvyRedKeys, DualPi2Keys, DualqCurvyKeys,
-    Keys, PfifoConfig, Pi2Keys, PieKeys, RedKeys, StepKeys, Word, words,
+    BfifoConfig, BuildContext, CakeKeys, CodelKeys, ConfigError, CrqKeys, CurvyRedKeys, DrrKeys,
+    DualPi2Keys, DualqCurvyKeys, FqCodelKeys, FqKeys, FqPieKeys, Keys, PfifoConfig, Pi2Keys, PieKeys,
+    RedKeys, StepKeys, Word, words,
 };
 use crate::Qdisc;
 
@@ -97,6 +98,16 @@ disciplines! {
     "dualq_curvy" => DualqCurvy(DualqCurvyKeys),
     /// DualPI2.
     "dualpi2" => DualPi2(Box<DualPi2Keys>),
+    /// Deficit round robin.
+    "drr" => Drr(DrrKeys),
+    /// Fair queuing with credits.
+    "fq" => Fq(FqKeys),
+    /// A CoDel queue for each flow.
+    "fq_codel" => FqCodel(Box<FqCodelKeys>),
+    /// A PIE queue for each flow.
+    "fq_pie" => FqPie(Box<FqPieKeys>),
+    /// CAKE's queue.
+    "cake" => Cake(CakeKeys),
     /// The dual queue of CRQ.
     "crq" => Crq(Box<CrqKeys>),
 }

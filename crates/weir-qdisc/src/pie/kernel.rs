@@ -18,7 +18,7 @@ const fn ticks(duration: Duration) -> u64 {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Law {
+pub(crate) struct Law {
     target: u64,
     /// In sixteenths of a Hz.
     alpha: u64,
@@ -38,7 +38,7 @@ pub(super) struct Law {
 }
 
 impl Law {
-    pub(super) fn new(keys: &PieKeys, mtu: u32) -> Self {
+    pub(crate) fn new(keys: &PieKeys, mtu: u32) -> Self {
         let sixteenths = |hertz: f64| (hertz * 16.0).round() as u64;
         Self {
             target: ticks(keys.target),
@@ -54,6 +54,12 @@ impl Law {
             delay_before: 0,
             last_departure: None,
         }
+    }
+
+    /// The probability, of `ONE`.
+    #[cfg(test)]
+    pub(crate) fn prob(&self) -> u64 {
+        self.prob
     }
 
     /// The gains for one tick of delay: smaller while the probability is low.
