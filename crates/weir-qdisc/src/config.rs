@@ -13,6 +13,7 @@ mod words;
 pub use crate::cake::CakeKeys;
 pub use crate::codel::CodelKeys;
 pub use crate::crq::{CrqKeys, SplitKind};
+pub use crate::csaqm::{CsaqmKeys, EdgeWord};
 pub use crate::curvy_red::CurvyRedKeys;
 pub use crate::drr::DrrKeys;
 pub use crate::dualpi2::{DualPi2Keys, DualPi2Variant};

@@ -99,6 +99,12 @@ fn fair() -> impl Strategy<Value = String> {
             let unlimited = if unlimited { " unlimited" } else { "" };
             format!("cake rtt {rtt}ns memory_limit {memory}b{unlimited}")
         }),
+        (0..5_000_000u64, 1_000..10_000_000u64, 1..60u32, any::<bool>()).prop_map(
+            |(target, update, limit, buckets)| {
+                let edge = if buckets { "buckets" } else { "rate" };
+                format!("csaqm target {target}ns update {update}ns limit {limit}p edge {edge}")
+            }
+        ),
     ]
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BfifoConfig, BuildContext, CakeKeys, CodelKeys, ConfigError, CrqKeys, CurvyRedKeys, DrrKeys,
+    BfifoConfig, BuildContext, CakeKeys, CodelKeys, ConfigError, CrqKeys, CsaqmKeys, CurvyRedKeys, DrrKeys,
     DualPi2Keys, DualqCurvyKeys, FqCodelKeys, FqKeys, FqPieKeys, Keys, PfifoConfig, Pi2Keys, PieKeys,
     RedKeys, StepKeys, Word, words,
 };
@@ -108,6 +108,8 @@ disciplines! {
     "fq_pie" => FqPie(Box<FqPieKeys>),
     /// CAKE's queue.
     "cake" => Cake(CakeKeys),
+    /// A core-stateless AQM.
+    "csaqm" => Csaqm(CsaqmKeys),
     /// The dual queue of CRQ.
     "crq" => Crq(Box<CrqKeys>),
 }
