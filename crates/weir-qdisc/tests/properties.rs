@@ -3,10 +3,11 @@
 
 mod support;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use support::{Arrival, drive};
 use weir_core::{
     Audit, Backlog, Duration, Ecn, Event, EventKind, EventSink, FlowId, Packet, QueueChoice, QueueId, Rate,
@@ -249,6 +250,18 @@ fn sound(queue: &dyn Qdisc, events: &[Event], offered: usize) {
 
 fn departures(events: &[Event]) -> impl Iterator<Item = &Event> {
     events.iter().filter(|event| event.kind == EventKind::Dequeue)
+}
+
+/// A discipline that is registered but not among the random ones would pass all of this untested.
+#[test]
+fn every_kind_is_among_the_random_ones() {
+    let mut runner = TestRunner::deterministic();
+    let all = prop_oneof![single(), dual(), crq(hard())];
+    let seen: BTreeSet<String> = (0..2000)
+        .map(|_| all.new_tree(&mut runner).unwrap().current())
+        .map(|words| words.parse::<QdiscConfig>().unwrap().kind().to_owned())
+        .collect();
+    assert_eq!(seen, QdiscConfig::KINDS.iter().map(|kind| (*kind).to_owned()).collect());
 }
 
 proptest! {
