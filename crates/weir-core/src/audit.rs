@@ -217,12 +217,13 @@ mod tests {
             audit.event(&event(EventKind::Enqueue, id, 0));
         }
         audit.event(&event(EventKind::Drop(DropReason::Overflow), 4, 0));
+        audit.event(&event(EventKind::Drop(DropReason::Early), 5, 0));
         audit.event(&event(EventKind::Drop(DropReason::Aqm), 0, 0));
         audit.event(&event(EventKind::Drop(DropReason::Evicted), 1, 0));
         audit.event(&event(EventKind::Dequeue, 2, 0));
         let report = audit.report([FlowId(0)]);
         assert!(report.holds(), "{report:?}");
-        assert_eq!((report.total.arrived, report.total.departed, report.total.dropped), (5, 1, 3));
+        assert_eq!((report.total.arrived, report.total.departed, report.total.dropped), (6, 1, 4));
         assert_eq!(report.total.overflowed, 2);
     }
 

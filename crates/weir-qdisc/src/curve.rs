@@ -1,6 +1,6 @@
 //! The arithmetic of Curvy RED: probabilities as straight lines of the queueing delay, compared with one random number
 //! for scalable traffic and with the larger of two for classic traffic, which squares them. Source: the DualQ paper
-//! ("`Data Centre to the Home': Ultra-Low Latency for All"), section 5 and Algorithm 1; RFC 9332 appendix B.
+//! ("Data Centre to the Home"), section 5 and Algorithm 1; RFC 9332 appendix B.
 //!
 //! The sources scale by powers of two of a second, so that a line ends at 2^-S seconds; here that end is given as a time.
 

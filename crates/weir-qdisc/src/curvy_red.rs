@@ -1,7 +1,7 @@
 //! Curvy RED in a single queue: drops or marks departures with the square of the smoothed queueing delay over a range,
 //! and marks those of scalable senders in proportion to the delay of the moment. Source: B. Briscoe, "Insights from
-//! Curvy RED (Random Early Detection)", 2015; the two halves of Algorithm 1 of the DualQ paper ("`Data Centre to the
-//! Home'"), which is where its parameters come from.
+//! Curvy RED (Random Early Detection)", 2015; the two halves of Algorithm 1 of the DualQ paper ("Data Centre to the
+//! Home"), which is where its parameters come from.
 //!
 //! | reference | here |
 //! |---|---|

@@ -10,6 +10,8 @@
 //! | randomness | one or two coins of 32 bits | counters that add p up (`recur`) | each as there |
 //! | L4S threshold | step: sojourn strictly above 1 ms, or packets that stay behind; not for what is not ECN-capable: dropped | line from 800 us to 1.2 ms; not while it was the only packet in its queue | each as there; a `step` in the RFC variant replaces the line |
 //! | L4S marks by coupling and threshold | both count | the larger probability | each as there: up to two `Mark` events in the kernel's |
+//! | L4S delay that is compared | of the packet itself | `lq.time()` after the packet is taken | of the packet itself |
+//! | a k p' above one | marks every L4S packet that is not dropped | adds up in the same counter as p_C, so that more is dropped | as the kernel in both |
 //! | while less than two full packets wait in all | no drops and no coupled marks | - | each as there |
 //! | scheduler | credit: 10 % of the bytes to Classic; starts with L4S | any; weights 1:15 recommended | that credit, with 10:90 or 1:15 |
 //! | credit is reset | when the link asks and finds both empty | | when a packet meets both empty |

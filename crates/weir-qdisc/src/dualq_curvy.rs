@@ -1,6 +1,6 @@
 //! The coupled dual queue with Curvy RED: scalable traffic in a queue of its own with hardly any delay, its marking
-//! coupled to the delay of the classic queue so that both kinds get equal rates. Sources: the DualQ paper ("`Data Centre
-//! to the Home': Ultra-Low Latency for All"), Algorithm 1, and RFC 9332 appendix B, which differ ([`CurvyVariant`]).
+//! coupled to the delay of the classic queue so that both kinds get equal rates. Sources: the DualQ paper ("Data Centre
+//! to the Home"), Algorithm 1, and RFC 9332 appendix B, which differ ([`CurvyVariant`]).
 //!
 //! | | paper | RFC 9332 appendix B | here |
 //! |---|---|---|---|

@@ -12,6 +12,7 @@
 //! | kernel: idle decay by 1/64; RFC: by 2 % | each as there |
 //! | RFC: real numbers | `f64` |
 //! | delay from departure rate (RFC section 5.2, `dq_rate_estimator`) or from timestamps | timestamps, the kernel's default |
+//! | RFC: inactive until a third of the buffer is full (section 5.3, optional) | not offered; the kernel has none |
 //! | `bytemode`: small packets are dropped less | the same, in both |
 //! | ECN: marks while the probability is at most 10 %, drops above | the same |
 //! | tail drop at the limit resets the accumulated probability | the same |

@@ -3,13 +3,14 @@
 
 mod support;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use support::{Arrival, drive};
 use weir_core::{
-    Audit, Backlog, Duration, Ecn, Event, EventKind, EventSink, FlowId, QueueChoice, QueueId, Rate,
+    Audit, Backlog, Duration, Ecn, Event, EventKind, EventSink, FlowId, Packet, QueueChoice, QueueId, Rate,
     RateMeter, Seed, Time,
 };
 use weir_qdisc::{BuildContext, Qdisc, QdiscConfig};
@@ -208,6 +209,34 @@ fn build(words: &str, rate: Rate) -> Box<dyn Qdisc> {
     words.parse::<QdiscConfig>().unwrap().build(&link).unwrap()
 }
 
+/// Asks in vain, time and again, before each arrival at an empty queue.
+struct Asked {
+    queue: Box<dyn Qdisc>,
+    last: Time,
+}
+
+impl Qdisc for Asked {
+    fn enqueue(&mut self, packet: Packet, now: Time, events: &mut dyn EventSink) {
+        if self.queue.backlog().packets == 0 {
+            for part in 1..=7 {
+                let at = self.last + now.since(self.last) * part / 7;
+                assert!(self.queue.dequeue(at, events).is_none());
+            }
+        }
+        self.last = now;
+        self.queue.enqueue(packet, now, events);
+    }
+
+    fn dequeue(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
+        self.last = now;
+        self.queue.dequeue(now, events)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.queue.backlog()
+    }
+}
+
 /// Replays the events against their own claims. Returns what is left in the queues, by packet.
 fn replay(events: &[Event]) -> HashMap<u64, (QueueId, FlowId)> {
     let mut held = HashMap::new();
@@ -266,6 +295,18 @@ fn sound(queue: &dyn Qdisc, events: &[Event], offered: usize) {
 
 fn departures(events: &[Event]) -> impl Iterator<Item = &Event> {
     events.iter().filter(|event| event.kind == EventKind::Dequeue)
+}
+
+/// A discipline that is registered but not among the random ones would pass all of this untested.
+#[test]
+fn every_kind_is_among_the_random_ones() {
+    let mut runner = TestRunner::deterministic();
+    let all = prop_oneof![single(), dual(), crq(hard())];
+    let seen: BTreeSet<String> = (0..2000)
+        .map(|_| all.new_tree(&mut runner).unwrap().current())
+        .map(|words| words.parse::<QdiscConfig>().unwrap().kind().to_owned())
+        .collect();
+    assert_eq!(seen, QdiscConfig::KINDS.iter().map(|kind| (*kind).to_owned()).collect());
 }
 
 proptest! {
@@ -350,6 +391,20 @@ proptest! {
                 queues.0, queues.1
             ), rate);
         }
+    }
+
+    /// A link may ask an empty queue as often as it likes: timers that run late come to the same as timers on time.
+    /// (Not so in CoDel, which takes a question in vain for the end of congestion.)
+    #[test]
+    fn asking_an_empty_queue_changes_nothing(
+        words in prop_oneof![step(), red(), pie(), pi2(), curvy_red(), dual()],
+        arrivals in arrivals(MTU),
+        rate in rate(),
+    ) {
+        let (plain, _) = drive(&mut *build(&words, rate), rate, &arrivals, true);
+        let mut asked = Asked { queue: build(&words, rate), last: Time::ZERO };
+        let (events, _) = drive(&mut asked, rate, &arrivals, true);
+        prop_assert_eq!(plain, events);
     }
 
     /// At any moment under saturation a queue has had its share to within a packet; work-conserving and hard alike.

@@ -45,6 +45,19 @@ fn words_and_tables_mean_the_same() {
              split='shared'\nswitching='drain'",
         ),
         ("crq", "kind='crq'"),
+        (
+            "crq responsive red burst 30 min 20kb max 60kb limit 100kb split shared",
+            "kind='crq'\nsplit='shared'\nresponsive={kind='red', burst=30, min='20kb', max='60kb', limit='100kb'}",
+        ),
+        ("step threshold 0.17bdp drop", "kind='step'\nthreshold='0.17bdp'\ndrop=true"),
+        (
+            "pie alpha 2 beta 20.5 ecn variant rfc8033",
+            "kind='pie'\nalpha=2\nbeta=20.5\necn=true\nvariant='rfc8033'",
+        ),
+        ("pi2 coupling 3 scalable any decay", "kind='pi2'\ncoupling=3\nscalable='any'\ndecay=true"),
+        ("curvy_red range_scalable 62.5ms ewma 4", "kind='curvy_red'\newma=4"),
+        ("dualq_curvy threshold 2ms", "kind='dualq_curvy'\nvariant='paper'\nthreshold='2ms'"),
+        ("dualpi2 overflow c_protection 25", "kind='dualpi2'\ndrop_overload=false\nc_protection=25"),
     ] {
         let config = words(line);
         assert_eq!(toml(&format!("[qdisc]\n{table}")).as_ref(), Ok(&config), "{line}");
@@ -109,6 +122,13 @@ fn descriptions_fit_a_line() {
             "crq sharing 1:3 burst 5p switching drain",
             "crq(standard bfifo 1bdp, responsive codel 5ms/100ms limit 1bdp, split hard 1:3 burst 5p, drain)",
         ),
+        ("step threshold 5p limit 50p", "step 5p limit 50p"),
+        ("red max 60kb ecn adaptive", "red max 60kb probability 0.02 ecn adaptive"),
+        ("pie tupdate 16ms bytemode", "pie 15ms tupdate 16ms bytemode"),
+        ("pi2 target 1ms alpha 10", "pi2 1ms alpha 10"),
+        ("curvy_red ecn", "curvy_red 500ms/62.5ms ecn"),
+        ("dualq_curvy variant rfc9332 min_th 0", "dualq_curvy rfc9332 min_th 0ns"),
+        ("dualpi2 step 500us overflow", "dualpi2 15ms step 500us overflow"),
         (
             "crq sharing strict split shared",
             "crq(standard bfifo 1bdp, responsive codel 5ms/100ms limit 1bdp, strict priority)",
@@ -130,6 +150,11 @@ fn slips_are_answered_with_what_was_meant() {
         ("codel target", "'target' needs a value after it, such as 'target 5ms'"),
         ("codel target 5", "'target 5' is not a time such as 20us, 5ms or 1.5s: the unit is missing"),
         ("codel limit 1000", "'limit 1000' is not a limit such as 1000p (packets), 64kb (bytes) or 0.5bdp"),
+        ("pi2 coupling two", "'coupling two' is not a whole number"),
+        ("pi2 coupling 256", "coupling 256: invalid value: integer `256`, expected u8"),
+        ("pie alpha x", "'alpha x' is not a number"),
+        ("step threshold 5", "'threshold 5' is not a threshold such as 1ms, 65p (packets), 64kb or 0.17bdp"),
+        ("pie variant linux", "'variant linux' is not 'kernel' or 'rfc8033'"),
         ("codel ecn noecn", "'ecn' is given twice; leave one out"),
         ("crq standard split hard", "'standard' needs a value after it, such as 'standard codel ecn'"),
         ("crq responsive codel ecm", "'ecm' is not a word of codel; did you mean 'ecn'?"),

@@ -1,4 +1,4 @@
-//! DualPI2's decisions as in RFC 9332 appendix A with its overload (figures 2 to 8), in real numbers.
+//! DualPI2's decisions as in RFC 9332 appendix A with its handling of overload, in real numbers.
 
 use weir_core::{Duration, MarkReason, Packet};
 
@@ -7,7 +7,7 @@ use crate::config::BuildContext;
 use crate::dual::Dual;
 use crate::step::Above;
 
-/// The line of the L4S queue's own marking: from `minTh`, and how long it is (figure 2), in seconds.
+/// The line of the L4S queue's own marking: from `minTh`, and how long it is, in seconds.
 const MIN_TH: f64 = 800e-6;
 const RANGE: f64 = 400e-6;
 
@@ -46,7 +46,7 @@ impl Law {
         }
     }
 
-    /// Hits as often as the likelihoods add up to one (`recur`, figure 5).
+    /// Hits as often as the likelihoods add up to one (`recur`).
     pub(super) fn recurs(&mut self, queue: usize, likelihood: f64) -> bool {
         let count = &mut self.counts[queue];
         *count += likelihood;
@@ -57,7 +57,7 @@ impl Law {
         hit
     }
 
-    /// The L4S queue's own probability (`laqm`, figure 4).
+    /// The L4S queue's own probability (`laqm`).
     pub(super) fn native(&self, sojourn: Duration, queues: &Dual) -> f64 {
         let left = queues.l4s.backlog();
         match self.step {

@@ -6,7 +6,7 @@ use super::{Control, PieKeys};
 
 /// Above this probability packets are dropped though they could be marked (section 5.1, `mark_ecnth`).
 const MARK_AT_MOST: f64 = 0.1;
-/// The delay from which the probability grows by 2 % more at each update, in seconds (section 5.5).
+/// The delay from which the probability grows by 2 % more at each update, in seconds.
 const HIGH_DELAY: f64 = 0.25;
 
 #[derive(Clone, Debug, PartialEq)]
