@@ -101,6 +101,20 @@ impl BuildContext {
         Ok(bytes as u32)
     }
 
+    /// As [`packet_limit`](Self::packet_limit), for a discipline of which no other kind counts bytes.
+    pub(crate) fn packets(
+        &self,
+        key: &'static str,
+        limit: Limit,
+        kind: &'static str,
+    ) -> Result<u32, ConfigError> {
+        if let Limit::Bytes(_) = limit {
+            let reason = format!("a {kind} counts packets, not {limit}; give packets such as 1000p, or bdp");
+            return Err(ConfigError::refused(key, reason));
+        }
+        self.packet_limit(limit, kind, kind)
+    }
+
     /// A limit for a discipline of `kind` that counts in either unit; a BDP is counted in packets.
     pub(crate) fn queue_limit(&self, limit: Limit, kind: &'static str) -> Result<QueueLimit, ConfigError> {
         Ok(match limit {

@@ -174,8 +174,7 @@ struct FqPie {
 impl FqPie {
     fn new(keys: &FqPieKeys, context: &BuildContext) -> Result<Self, ConfigError> {
         keys.pie().check()?;
-        let (flows, limit) =
-            (checked_flows(keys.flows)?, context.packet_limit(keys.limit, "fq_pie", "fq_pie")?);
+        let (flows, limit) = (checked_flows(keys.flows)?, context.packets("limit", keys.limit, "fq_pie")?);
         let quantum = context.quantum("quantum", keys.quantum, context.mtu, 1)?;
         let mut random = context.seed.stream("fq_pie");
         let flow = Flow { queue: Fifo::default(), law: Law::new(&keys.pie(), context.mtu), awake: false };

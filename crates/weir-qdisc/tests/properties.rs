@@ -100,13 +100,17 @@ fn fair() -> impl Strategy<Value = String> {
             let unlimited = if unlimited { " unlimited" } else { "" };
             format!("cake rtt {rtt}ns memory_limit {memory}b{unlimited}")
         }),
-        (0..5_000_000u64, 1_000..10_000_000u64, 1..60u32, any::<bool>()).prop_map(
-            |(target, update, limit, buckets)| {
-                let edge = if buckets { "buckets" } else { "rate" };
-                format!("csaqm target {target}ns update {update}ns limit {limit}p edge {edge}")
-            }
-        ),
+        csaqm(),
     ]
+}
+
+fn csaqm() -> impl Strategy<Value = String> {
+    (0..5_000_000u64, 1_000..10_000_000u64, 1..60u32, any::<bool>()).prop_map(
+        |(target, update, limit, buckets)| {
+            let edge = if buckets { "buckets" } else { "rate" };
+            format!("csaqm target {target}ns update {update}ns limit {limit}p edge {edge}")
+        },
+    )
 }
 
 fn packets() -> impl Strategy<Value = String> {
@@ -394,10 +398,11 @@ proptest! {
     }
 
     /// A link may ask an empty queue as often as it likes: timers that run late come to the same as timers on time.
-    /// (Not so in CoDel, which takes a question in vain for the end of congestion.)
+    /// (Not so in CoDel, which takes a question in vain for the end of congestion, and where flows take turns and an empty
+    /// one is found out by asking.)
     #[test]
     fn asking_an_empty_queue_changes_nothing(
-        words in prop_oneof![step(), red(), pie(), pi2(), curvy_red(), dual()],
+        words in prop_oneof![step(), red(), pie(), pi2(), curvy_red(), csaqm(), dual()],
         arrivals in arrivals(MTU),
         rate in rate(),
     ) {

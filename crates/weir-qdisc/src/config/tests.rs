@@ -58,6 +58,15 @@ fn words_and_tables_mean_the_same() {
         ("curvy_red range_scalable 62.5ms ewma 4", "kind='curvy_red'\newma=4"),
         ("dualq_curvy threshold 2ms", "kind='dualq_curvy'\nvariant='paper'\nthreshold='2ms'"),
         ("dualpi2 overflow c_protection 25", "kind='dualpi2'\ndrop_overload=false\nc_protection=25"),
+        ("drr limit 50p quantum 3kb flows 16", "kind='drr'\nlimit='50p'\nquantum='3kb'\nflows=16"),
+        ("fq initial_quantum 0b flow_limit 5p", "kind='fq'\ninitial_quantum=0\nflow_limit='5p'"),
+        (
+            "fq_codel noecn drop_batch 1 memory_limit 64kb kernel 6.12",
+            "kind='fq_codel'\necn=false\ndrop_batch=1\nmemory_limit='64kb'\nkernel='6.12'",
+        ),
+        ("fq_pie ecn alpha 2", "kind='fq_pie'\necn=true\nalpha=2"),
+        ("cake isolation dual-srchost unlimited", "kind='cake'\nisolation='dual-srchost'\nunlimited=true"),
+        ("csaqm edge buckets edge_time 20ms", "kind='csaqm'\nedge='buckets'\nedge_time='20ms'"),
     ] {
         let config = words(line);
         assert_eq!(toml(&format!("[qdisc]\n{table}")).as_ref(), Ok(&config), "{line}");
@@ -129,6 +138,15 @@ fn descriptions_fit_a_line() {
         ("curvy_red ecn", "curvy_red 500ms/62.5ms ecn"),
         ("dualq_curvy variant rfc9332 min_th 0", "dualq_curvy rfc9332 min_th 0ns"),
         ("dualpi2 step 500us overflow", "dualpi2 15ms step 500us overflow"),
+        ("drr flows 4", "drr flows 4"),
+        (
+            "fq limit 100p refill_delay 1ms ce_threshold 2ms",
+            "fq limit 100p refill_delay 1ms ce_threshold 2ms",
+        ),
+        ("fq_codel noecn quantum 300b", "fq_codel 5ms/100ms quantum 300b noecn"),
+        ("fq_pie burst 1ms bytemode", "fq_pie 15ms burst 1ms bytemode"),
+        ("cake rtt 30ms isolation flows", "cake rtt 30ms flows"),
+        ("csaqm target 1ms limit 1bdp edge none", "csaqm 1ms limit 1bdp edge none"),
         (
             "crq sharing strict split shared",
             "crq(standard bfifo 1bdp, responsive codel 5ms/100ms limit 1bdp, strict priority)",
@@ -195,6 +213,23 @@ fn what_cannot_work_is_refused_by_name() {
         ("crq burst 1bdp", "burst"),
         ("crq standard crq", "standard"),
         ("crq responsive codel target 0", "responsive: target"),
+        ("drr limit 64kb", "limit: a drr counts packets"),
+        ("drr flows 0", "flows"),
+        ("drr quantum 0b", "quantum"),
+        ("fq flow_limit 0p", "limit"),
+        ("fq flow_limit 2kb", "flow_limit: a fq counts packets"),
+        ("fq_codel flows 65537", "65536"),
+        ("fq_codel quantum 255b", "quantum"),
+        ("fq_codel interval 0", "interval"),
+        ("fq_codel drop_batch 0", "drop_batch"),
+        ("fq_codel memory_limit 1513b", "memory_limit"),
+        ("fq_pie tupdate 0", "tupdate"),
+        ("fq_pie quantum 2mb", "1048576"),
+        ("cake rtt 5s", "rtt"),
+        ("cake memory_limit 1kb", "memory_limit"),
+        ("csaqm update 0", "update"),
+        ("csaqm limit 1513b", "limit"),
+        ("crq standard fq_codel limit 0p", "standard: limit"),
     ] {
         let error = refusal(line);
         assert!(error.contains(key), "{line}: {error}");

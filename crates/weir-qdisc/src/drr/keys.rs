@@ -39,7 +39,7 @@ impl DrrKeys {
     pub fn resolve(&self, context: &BuildContext) -> Result<DrrConfig, ConfigError> {
         Ok(DrrConfig {
             quantum: context.quantum("quantum", self.quantum, context.mtu, 1)?,
-            limit: context.packet_limit(self.limit, "drr", "drr")?,
+            limit: context.packets("limit", self.limit, "drr")?,
             flows: checked_flows(self.flows)?,
         })
     }

@@ -56,8 +56,8 @@ impl FqKeys {
     /// As [`QdiscConfig::build`](crate::QdiscConfig::build).
     pub fn resolve(&self, context: &BuildContext) -> Result<FqConfig, ConfigError> {
         Ok(FqConfig {
-            limit: context.packet_limit(self.limit, "fq", "fq")?,
-            flow_limit: context.packet_limit(self.flow_limit, "fq", "fq")?,
+            limit: context.packets("limit", self.limit, "fq")?,
+            flow_limit: context.packets("flow_limit", self.flow_limit, "fq")?,
             quantum: context.quantum("quantum", self.quantum, context.mtu.saturating_mul(2), 1)?,
             initial_quantum: context.quantum(
                 "initial_quantum",

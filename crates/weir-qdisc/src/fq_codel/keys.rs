@@ -86,7 +86,7 @@ impl FqCodelKeys {
             ));
         }
         Ok(FqCodelConfig {
-            limit: context.packet_limit(self.limit, "fq_codel", "fq_codel")?,
+            limit: context.packets("limit", self.limit, "fq_codel")?,
             flows: checked_flows(self.flows)?,
             quantum: context.quantum("quantum", self.quantum, context.mtu, MIN_QUANTUM)?,
             target: codel.target,
