@@ -4,7 +4,7 @@
 //!
 //! | paper | here |
 //! |---|---|
-//! | packets carry a value from the edge of the network | [`Packet::value`]; with [`CsaqmConfig::edge`], packets without one get it here |
+//! | packets carry a value from the edge of the network | [`Packet::value`]; with [`CsaqmConfig::edge`], packets without one get it here ([`edge`](crate::edge)) |
 //! | the congestion threshold value: if more is queued than the target, the value above which packets of as many bytes as the target are queued; else none | the same |
 //! | the target is a delay; bytes by the link's rate | the same |
 //! | every 5 ms, by a timer | at the first call after, before it changes what is queued: the same |

@@ -5,6 +5,7 @@
 //! [`config::Keys`], and enter it in `config/registry.rs`.
 
 pub mod config;
+pub mod edge;
 
 mod cake;
 mod codel;
@@ -16,7 +17,6 @@ mod drr;
 mod dual;
 mod dualpi2;
 mod dualq_curvy;
-mod edge;
 mod fifo;
 mod flow_hash;
 mod fq;
@@ -41,7 +41,6 @@ pub use config::{BuildContext, ConfigError, QdiscConfig};
 pub use crq::{Crq, CrqConfig, CrqCounters, Sharing, Split, Switching};
 pub use csaqm::{Csaqm, CsaqmConfig};
 pub use drr::{Drr, DrrConfig};
-pub use edge::{BucketLevels, BucketMarker, EdgeKind, RateMarker, value_of};
 pub use fifo::{Bfifo, Pfifo};
 pub use fq::{Fq, FqConfig};
 pub use fq_codel::{FqCodel, FqCodelConfig};

@@ -1,5 +1,5 @@
 use super::{Csaqm, CsaqmConfig, Values};
-use crate::edge::EdgeKind;
+use crate::edge::{EdgeKind, value_of};
 use crate::{Qdisc, QueueLimit};
 use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Seed, Time};
 
@@ -176,7 +176,7 @@ fn the_threshold_is_stable_and_says_the_fair_rate() {
     let mut senders = [20, 30, 40, 50].map(|mbit| sender(mbit, 1514, Ecn::NotEct));
     let mut thresholds = run(&mut queue, &mut senders, 10);
     thresholds.sort_unstable();
-    let fair = crate::value_of(Rate::from_bits_per_sec(10_000_000));
+    let fair = value_of(Rate::from_bits_per_sec(10_000_000));
     let (low, middle, high) = (
         thresholds[thresholds.len() / 20],
         thresholds[thresholds.len() / 2],
