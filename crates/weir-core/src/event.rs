@@ -16,8 +16,22 @@ pub struct QueueId(pub u8);
 pub enum DropReason {
     /// The queue was at its limit (tail drop).
     Overflow,
-    /// The AQM's control law chose it.
+    /// The queue was over its limit, and the packet was taken out of it to make room.
+    Evicted,
+    /// The AQM's control law chose it as it waited or left.
     Aqm,
+    /// The AQM's control law refused it on arrival (the "early drop" of RED and PIE).
+    Early,
+}
+
+impl DropReason {
+    /// Whether the packet never was in the queue: its `Drop` follows no `Enqueue`.
+    pub const fn on_arrival(self) -> bool {
+        match self {
+            Self::Overflow | Self::Early => true,
+            Self::Evicted | Self::Aqm => false,
+        }
+    }
 }
 
 /// Why a packet was marked CE.
@@ -26,7 +40,7 @@ pub enum DropReason {
 pub enum MarkReason {
     /// The AQM's control law chose it.
     Aqm,
-    /// It had waited longer than the shallow marking threshold (`ce_threshold`).
+    /// It met a queue above the shallow marking threshold (`ce_threshold`, `step_thresh`).
     CeThreshold,
 }
 
@@ -40,8 +54,8 @@ pub enum EventKind {
     Dequeue,
     /// It will go no further. The world frees its bytes.
     Drop(DropReason),
-    /// The queue marked it CE. Comes before the packet's `Dequeue` (or `Enqueue`, where marking is at arrival). As in the
-    /// kernel's counters, a packet that came with CE can be marked too: its `ecn_in` tells.
+    /// The queue marked it CE. Comes after the packet's `Enqueue` and before its `Dequeue`, also where marking is on
+    /// arrival. As in the kernel's counters, a packet that came with CE can be marked too: its `ecn_in` tells.
     Mark(MarkReason),
 }
 

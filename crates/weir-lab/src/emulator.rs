@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use weir_core::Seed;
 use weir_law::Law;
 use weir_link::{LinkConfig, PipelineConfig};
-use weir_qdisc::QdiscConfig;
 
 use crate::capture::Capture;
 use crate::edges;
@@ -81,9 +80,9 @@ fn prepare(
     let params = scenario.law_params().map_err(RunError::Scenario)?;
     let qdisc = bottleneck
         .qdisc
-        .build(&scenario.build_context())
+        .build(&scenario.build_context(options.run))
         .map_err(|error| RunError::Scenario(format!("bottleneck.qdisc: {error}")))?;
-    let queues = if matches!(bottleneck.qdisc, QdiscConfig::Crq(_)) { 2 } else { 1 };
+    let queues = bottleneck.qdisc.queue_names().len();
     let flows = scenario.expanded_flows();
     let ports = (0..flows.len()).map(port).collect();
     let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, tap);

@@ -21,8 +21,7 @@ const LOST_SHARE: f64 = 0.001;
 /// The result of a run.
 pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
     let names: Vec<String> = ended.flows.iter().map(|(flow, _)| flow.name.clone()).collect();
-    let queue_names: &[&str] =
-        if ended.recorder.queues.len() == 1 { &["queue"] } else { &["standard", "responsive"] };
+    let queue_names = scenario.bottleneck.qdisc.queue_names();
     let recorder = &ended.recorder;
     let name_of =
         |flow| recorder.index(flow).map_or_else(|| "other".to_owned(), |index| names[index].clone());
@@ -32,7 +31,15 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
             .flows
             .iter()
             .zip(&recorder.flows)
-            .map(|((flow, seen), record)| flow_result(flow, seen, record))
+            .map(|((flow, seen), record)| {
+                let result = flow_result(flow, seen, record);
+                // Another discipline's second queue says nothing of verdicts.
+                let has_verdicts = queue_names.contains(&"responsive");
+                FlowResult {
+                    responsive_packets: if has_verdicts { result.responsive_packets } else { 0.0 },
+                    ..result
+                }
+            })
             .collect(),
         queues: recorder
             .queues

@@ -174,8 +174,8 @@ impl EventSink for Recorder {
                 EventKind::Drop(reason) => {
                     bin.dropped += 1;
                     match reason {
-                        DropReason::Overflow => queue.overflowed += 1,
-                        DropReason::Aqm => queue.dropped += 1,
+                        DropReason::Overflow | DropReason::Evicted => queue.overflowed += 1,
+                        DropReason::Aqm | DropReason::Early => queue.dropped += 1,
                     }
                 }
                 EventKind::Mark(_) => {
@@ -185,17 +185,16 @@ impl EventSink for Recorder {
             }
         }
         let Some(flow) = self.flow(packet.flow) else { return };
-        match event.kind {
-            EventKind::Enqueue | EventKind::Drop(DropReason::Overflow) => {
-                flow.packets += 1;
-                flow.responsive_packets += u64::from(event.queue.0 == QueueChoice::Responsive as u8);
-                flow.first.get_or_insert(event.time);
-                flow.last = event.time;
-            }
-            EventKind::Dequeue => {
-                bin_at(&mut flow.bins, index).departed_bytes += u64::from(packet.wire_bytes)
-            }
-            EventKind::Drop(DropReason::Aqm) | EventKind::Mark(_) => {}
+        let arrives = match event.kind {
+            EventKind::Enqueue => true,
+            EventKind::Drop(reason) => reason.on_arrival(),
+            EventKind::Dequeue | EventKind::Mark(_) => false,
+        };
+        if arrives {
+            flow.packets += 1;
+            flow.responsive_packets += u64::from(event.queue.0 == QueueChoice::Responsive as u8);
+            flow.first.get_or_insert(event.time);
+            flow.last = event.time;
         }
         match event.kind {
             EventKind::Drop(_) => {
@@ -206,7 +205,10 @@ impl EventSink for Recorder {
                 flow.marked += 1;
                 bin_at(&mut flow.bins, index).marked += 1;
             }
-            EventKind::Enqueue | EventKind::Dequeue => {}
+            EventKind::Dequeue => {
+                bin_at(&mut flow.bins, index).departed_bytes += u64::from(packet.wire_bytes)
+            }
+            EventKind::Enqueue => {}
         }
     }
 }

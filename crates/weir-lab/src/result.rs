@@ -115,7 +115,7 @@ pub struct FlowResult {
 /// One queue of the bottleneck.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct QueueResult {
-    /// `queue` when there is one, else `standard` and `responsive`.
+    /// `queue` when there is one, else as the discipline calls it: `standard`, `responsive`.
     pub name: String,
     /// Sojourn times of packets that left for the link, in nanoseconds.
     pub sojourn_ns: Histogram,

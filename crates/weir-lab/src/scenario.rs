@@ -235,7 +235,7 @@ impl Scenario {
         let mut params: Params =
             table.try_into().map_err(|error: toml::de::Error| with_nearest_key(error.message()))?;
         let qdisc = &self.bottleneck.qdisc;
-        if !given("main_signal") && marks_everywhere(qdisc) {
+        if !given("main_signal") && qdisc.marks() {
             params.main_signal = MainSignal::Ecn;
         }
         if !given("reset_on_switch") && !matches!(qdisc, QdiscConfig::Crq(_)) {
@@ -283,7 +283,7 @@ impl Scenario {
         if bottleneck.burst.is_some_and(|burst| burst.0 < FULL_PACKET) {
             return fail("bottleneck.burst", format!("must hold at least one packet of {FULL_PACKET} bytes"));
         }
-        if let Err(error) = bottleneck.qdisc.build(&self.build_context()) {
+        if let Err(error) = bottleneck.qdisc.build(&self.build_context(0)) {
             return fail("bottleneck.qdisc", error.to_string());
         }
         if let Err(message) = self.law_params() {
@@ -323,12 +323,13 @@ impl Scenario {
         Ok(())
     }
 
-    /// What a queue discipline must know to be built.
-    pub fn build_context(&self) -> weir_qdisc::config::BuildContext {
+    /// What a queue discipline must know to be built for the run of that number.
+    pub fn build_context(&self, run: u64) -> weir_qdisc::config::BuildContext {
         weir_qdisc::config::BuildContext {
             rate: self.bottleneck.rate,
             rtt: self.bottleneck.rtt,
             mtu: FULL_PACKET as u32,
+            seed: weir_core::Seed { seed: self.seed, run },
         }
     }
 }
@@ -388,15 +389,6 @@ impl Flow {
             Ok(_) => Ok(()),
             Err(error) => fail("controller", error.to_string()),
         }
-    }
-}
-
-/// Whether every queue answers congestion with marks where it can.
-fn marks_everywhere(qdisc: &QdiscConfig) -> bool {
-    match qdisc {
-        QdiscConfig::Codel(keys) => keys.ecn,
-        QdiscConfig::Crq(keys) => marks_everywhere(&keys.standard) && marks_everywhere(&keys.responsive),
-        QdiscConfig::Pfifo(_) | QdiscConfig::Bfifo(_) => false,
     }
 }
 

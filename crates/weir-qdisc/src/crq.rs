@@ -11,6 +11,10 @@
 //! | HTB's rounded rates | exact shares |
 //! | untracked packets have no class and fall to the default, standard | the same |
 
+mod keys;
+
+pub use keys::{CrqKeys, SplitKind};
+
 use weir_core::{Backlog, Event, EventKind, EventSink, FlowId, Packet, QueueChoice, QueueId, Rate, Time};
 
 use crate::Qdisc;

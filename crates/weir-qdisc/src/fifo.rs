@@ -4,6 +4,10 @@
 //! [`QdiscConfig`](crate::QdiscConfig) gives it; the CRQ prototype's "drop-tail" is a `tbf` with a byte limit, which is
 //! a `Bfifo` behind a link.
 
+mod keys;
+
+pub use keys::{BfifoConfig, PfifoConfig};
+
 use weir_core::{Backlog, EventKind, EventSink, Packet, Time};
 
 use crate::Qdisc;

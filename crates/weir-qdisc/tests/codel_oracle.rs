@@ -20,7 +20,7 @@ use model::{Act, Kernel, KernelCodel, Params, Step, Threshold, law_step, newton,
 use patterns::{Op, Pattern, pattern};
 use reached::{Edge, Reached};
 use slips::{SLIPS, Slip};
-use weir_core::{Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Time};
+use weir_core::{Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Seed, Time};
 use weir_qdisc::config::CodelKeys;
 use weir_qdisc::{
     BuildContext, CeThreshold, Codel, CodelConfig, KernelVariant, Limit, Qdisc, QdiscConfig, QueueLimit,
@@ -120,7 +120,7 @@ fn step(call: u32, event: &Event) -> Step {
             EventKind::Enqueue => Act::Taken,
             EventKind::Dequeue => Act::Passed,
             EventKind::Drop(weir_core::DropReason::Overflow) => Act::Overflowed,
-            EventKind::Drop(weir_core::DropReason::Aqm) => Act::Dropped,
+            EventKind::Drop(_) => Act::Dropped,
             EventKind::Mark(MarkReason::Aqm) => Act::Marked,
             EventKind::Mark(MarkReason::CeThreshold) => Act::ThresholdMarked,
         },
@@ -243,6 +243,7 @@ fn a_configured_codel_is_the_same() {
                 rate: Rate::from_bits_per_sec(100_000_000),
                 rtt: Duration::from_millis(20),
                 mtu: params.mtu,
+                seed: Seed::default(),
             };
             let mut codel = QdiscConfig::Codel(keys).build(&context).expect("settings that tc takes");
             let got = run(codel.as_mut(), &pattern.ops);

@@ -5,7 +5,7 @@ mod support;
 use std::fmt::Write;
 
 use support::{Tally, drive, patterns};
-use weir_core::{Duration, Ecn};
+use weir_core::{Duration, Ecn, Seed};
 use weir_qdisc::{BuildContext, QdiscConfig};
 
 const HEADER: &str = "pattern            qdisc                                         sent drops over marks  p50_us  p99_us  max_us\n";
@@ -23,7 +23,8 @@ fn drops_marks_and_sojourn_times() {
         (Ecn::Ect1, "codel ce_threshold 1ms ce_threshold_ect1"),
     ] {
         for (name, rate, arrivals) in patterns(ecn) {
-            let link = BuildContext { rate, rtt: Duration::from_millis(100), mtu: 1514 };
+            let link =
+                BuildContext { rate, rtt: Duration::from_millis(100), mtu: 1514, seed: Seed::default() };
             let mut queue = config.parse::<QdiscConfig>().unwrap().build(&link).unwrap();
             let (events, _) = drive(&mut *queue, rate, &arrivals, true);
             let tally = Tally::of(&events);

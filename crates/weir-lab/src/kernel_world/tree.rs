@@ -70,7 +70,8 @@ impl Tree {
         let rate = bottleneck.rate;
         let burst = |rate: Rate, least: u64| least.max(rate.bytes_in(TIMER).0);
         let link = bottleneck.burst.map_or_else(|| burst(rate, 2 * FULL_PACKET), |burst| burst.0);
-        let context = scenario.build_context();
+        // The kernel draws its own random numbers.
+        let context = scenario.build_context(0);
         let mut tree = Self {
             lines: vec![root(bottleneck.overhead)],
             kinds: vec!["htb"],
@@ -206,6 +207,10 @@ fn words(
         QdiscConfig::Bfifo(keys) => ("bfifo", format!("limit {}", keys.resolve(context).map_err(wrong)?)),
         QdiscConfig::Codel(keys) => ("codel", codel(keys, context, key)?),
         QdiscConfig::Crq(_) => return Err(cannot(key, "a crq cannot stand inside another")),
+        other => {
+            let message = format!("{} is not set up in the kernel's world; use --on emu", other.kind());
+            return Err(cannot(key, &message));
+        }
     })
 }
 

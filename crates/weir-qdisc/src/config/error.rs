@@ -67,9 +67,9 @@ pub enum ConfigError {
         /// Of the responsive queue.
         responsive: u32,
     },
-    /// A dual queue inside a dual queue.
-    #[error("{key}: a crq cannot be a queue of another crq; use pfifo, bfifo or codel")]
-    NestedCrq {
+    /// A discipline of several queues inside a dual queue.
+    #[error("{key}: a queue of a crq must be a single queue, such as bfifo or codel")]
+    NestedQueues {
         /// `standard` or `responsive`.
         key: &'static str,
     },
@@ -87,12 +87,6 @@ pub enum ConfigError {
         burst: u64,
         /// Wire bytes of the longest ordinary packet.
         mtu: u32,
-    },
-    /// A burst in a unit that makes no sense for it.
-    #[error("burst: give packets such as 2p or bytes such as 3kb, not {burst}")]
-    BurstUnit {
-        /// As configured.
-        burst: Limit,
     },
     /// An error in one of the two queues of a crq.
     #[error("{key}: {error}")]
@@ -134,6 +128,17 @@ pub enum ConfigError {
         /// What would have been right.
         expected: String,
     },
+    /// A value of a key that the discipline cannot work with.
+    #[error("{key}: {reason}")]
+    Refused {
+        /// Which.
+        key: &'static str,
+        /// What is wrong, and what to give instead.
+        reason: String,
+    },
+    /// What the type of a key said of its text.
+    #[error("{0}")]
+    Read(String),
     /// No words at all.
     #[error("no queue discipline is named; give one of {0}")]
     Empty(String),
@@ -142,5 +147,15 @@ pub enum ConfigError {
 impl ConfigError {
     pub(crate) fn value(value: &str, expected: impl Into<String>) -> Self {
         Self::Value { value: value.to_owned(), expected: expected.into() }
+    }
+
+    pub(crate) fn refused(key: &'static str, reason: impl Into<String>) -> Self {
+        Self::Refused { key, reason: reason.into() }
+    }
+}
+
+impl serde::de::Error for ConfigError {
+    fn custom<T: std::fmt::Display>(message: T) -> Self {
+        Self::Read(message.to_string())
     }
 }

@@ -1,22 +1,23 @@
 //! Disciplines as a line of words, in iproute2's order and with its words: `codel limit 1000p target 5ms ecn`. A `crq`
 //! takes the words of its queues after `standard` and `responsive`. Unlike `tc`, a repeated word is an error, limits
 //! have units, and an unknown word is answered with the nearest known one.
+//!
+//! The words become the entries of a table, which the discipline's own `Deserialize` reads: a line and a table cannot
+//! mean different things.
 
 use std::str::FromStr;
 
-use super::{BfifoConfig, CodelKeys, ConfigError, CrqKeys, PfifoConfig, QdiscConfig, SplitKind};
-use crate::{KernelVariant, Sharing, Switching};
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::forward_to_deserialize_any;
 
-const KINDS: &[&str] = &["pfifo", "bfifo", "codel", "crq"];
-const FIFO_WORDS: &[&str] = &["limit"];
-const CODEL_WORDS: &[&str] =
-    &["limit", "target", "interval", "ecn", "noecn", "ce_threshold", "ce_threshold_ect1", "kernel"];
-const CRQ_WORDS: &[&str] = &["standard", "responsive", "sharing", "split", "burst", "switching"];
+use super::keys::Form;
+use super::{ConfigError, Keys, QdiscConfig, Word};
 
 /// Below this similarity (Jaro-Winkler) no word is near enough to be what was meant.
 const NEAR: f64 = 0.75;
 
-fn unknown(word: &str, what: impl Into<String>, known: &[&str]) -> ConfigError {
+pub(super) fn unknown(word: &str, what: impl Into<String>, known: &[&str]) -> ConfigError {
     let nearest = known
         .iter()
         .map(|known| (strsim::jaro_winkler(&word.to_ascii_lowercase(), known), *known))
@@ -31,195 +32,202 @@ fn unknown(word: &str, what: impl Into<String>, known: &[&str]) -> ConfigError {
 
 /// Accepts the keys of all kinds.
 pub(super) fn check_key(key: &str) -> Result<(), ConfigError> {
-    let known: Vec<&str> = ["kind"].iter().chain(CODEL_WORDS).chain(CRQ_WORDS).copied().collect();
-    // `noecn` is a word only: as a key it is `ecn = false`.
-    if known.contains(&key) && key != "noecn" {
-        Ok(())
-    } else {
-        Err(unknown(key, "key of a queue discipline", &known))
+    let mut known = vec!["kind"];
+    for word in QdiscConfig::WORDS.iter().copied().flatten() {
+        if !known.contains(&word.key) {
+            known.push(word.key);
+        }
     }
-}
-
-/// Words that are left to read.
-struct Words<'a> {
-    kind: &'a str,
-    rest: &'a [&'a str],
-    seen: Vec<&'a str>,
-}
-
-impl<'a> Words<'a> {
-    fn next(&mut self) -> Result<Option<&'a str>, ConfigError> {
-        let Some((word, rest)) = self.rest.split_first() else {
-            return Ok(None);
-        };
-        self.rest = rest;
-        let key = if *word == "noecn" { "ecn" } else { word };
-        if self.seen.contains(&key) {
-            return Err(ConfigError::Repeated { word: key.to_owned() });
-        }
-        self.seen.push(key);
-        Ok(Some(word))
-    }
-
-    fn value<T: FromStr<Err: std::fmt::Display>>(
-        &mut self,
-        word: &str,
-        example: &'static str,
-    ) -> Result<T, ConfigError> {
-        let Some((value, rest)) = self.rest.split_first() else {
-            return Err(ConfigError::MissingValue { word: word.to_owned(), example });
-        };
-        self.rest = rest;
-        value.parse().map_err(|error: T::Err| {
-            let text = error.to_string();
-            let expected = text.strip_prefix(&format!("'{value}' is not ")).unwrap_or(&text);
-            ConfigError::value(&format!("{word} {value}"), expected)
-        })
-    }
-
-    /// The words up to the next that belongs to the crq itself.
-    fn section(&mut self, word: &str) -> Result<QdiscConfig, ConfigError> {
-        let end = self.rest.iter().position(|word| CRQ_WORDS.contains(word)).unwrap_or(self.rest.len());
-        let (section, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        if section.is_empty() {
-            return Err(ConfigError::MissingValue { word: word.to_owned(), example: "codel ecn" });
-        }
-        parse(section)
-    }
-
-    fn unknown(&self, word: &str, known: &[&str]) -> ConfigError {
-        unknown(word, format!("word of {}", self.kind), known)
-    }
-}
-
-fn parse(words: &[&str]) -> Result<QdiscConfig, ConfigError> {
-    let Some((kind, rest)) = words.split_first() else {
-        return Err(ConfigError::Empty(KINDS.join(", ")));
-    };
-    let mut words = Words { kind, rest, seen: Vec::new() };
-    Ok(match *kind {
-        "pfifo" => {
-            let mut keys = PfifoConfig::default();
-            while let Some(word) = words.next()? {
-                match word {
-                    "limit" => keys.limit = words.value(word, "1000p")?,
-                    _ => return Err(words.unknown(word, FIFO_WORDS)),
-                }
-            }
-            QdiscConfig::Pfifo(keys)
-        }
-        "bfifo" => {
-            let mut keys = BfifoConfig::default();
-            while let Some(word) = words.next()? {
-                match word {
-                    "limit" => keys.limit = words.value(word, "1bdp")?,
-                    _ => return Err(words.unknown(word, FIFO_WORDS)),
-                }
-            }
-            QdiscConfig::Bfifo(keys)
-        }
-        "codel" => {
-            let mut keys = CodelKeys::default();
-            while let Some(word) = words.next()? {
-                match word {
-                    "limit" => keys.limit = words.value(word, "1000p")?,
-                    "target" => keys.target = words.value(word, "5ms")?,
-                    "interval" => keys.interval = words.value(word, "100ms")?,
-                    "ecn" => keys.ecn = true,
-                    "noecn" => keys.ecn = false,
-                    "ce_threshold" => keys.ce_threshold = Some(words.value(word, "1ms")?),
-                    "ce_threshold_ect1" => keys.ce_threshold_ect1 = true,
-                    "kernel" => keys.kernel = words.value(word, "7.2")?,
-                    _ => return Err(words.unknown(word, CODEL_WORDS)),
-                }
-            }
-            QdiscConfig::Codel(keys)
-        }
-        "crq" => {
-            let mut keys = CrqKeys::default();
-            while let Some(word) = words.next()? {
-                match word {
-                    "standard" => keys.standard = words.section(word)?,
-                    "responsive" => keys.responsive = words.section(word)?,
-                    "sharing" => keys.sharing = words.value(word, "equal")?,
-                    "split" => keys.split = words.value(word, "shared")?,
-                    "burst" => keys.burst = words.value(word, "2p")?,
-                    "switching" => keys.switching = words.value(word, "drain")?,
-                    _ => return Err(words.unknown(word, CRQ_WORDS)),
-                }
-            }
-            QdiscConfig::Crq(Box::new(keys))
-        }
-        _ => return Err(unknown(kind, "queue discipline", KINDS)),
-    })
+    if known.contains(&key) { Ok(()) } else { Err(unknown(key, "key of a queue discipline", &known)) }
 }
 
 impl FromStr for QdiscConfig {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        parse(&text.split_whitespace().collect::<Vec<_>>())
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let Some((kind, rest)) = words.split_first() else {
+            return Err(ConfigError::Empty(Self::KINDS.join(", ")));
+        };
+        Self::from_words(kind, rest)
     }
 }
 
-impl FromStr for Sharing {
-    type Err = ConfigError;
+/// Reads the words after `kind`.
+pub(super) fn read<K: Keys>(kind: &str, rest: &[&str]) -> Result<K, ConfigError> {
+    let mut words = Words { words: K::WORDS, rest, entries: Vec::new() };
+    while let Some((word, rest)) = words.rest.split_first() {
+        let Some(known) = K::WORDS.iter().find(|known| known.word == *word) else {
+            let known: Vec<&str> = K::WORDS.iter().map(|known| known.word).collect();
+            return Err(unknown(word, format!("word of {kind}"), &known));
+        };
+        words.rest = rest;
+        words.take(known)?;
+    }
+    K::deserialize(Table { entries: words.entries.into_iter(), value: None })
+}
 
-    fn from_str(text: &str) -> Result<Self, ConfigError> {
-        match text {
-            "equal" => Ok(Self::Equal),
-            "strict" => Ok(Self::StrictPriority),
-            _ => text
-                .split_once(':')
-                .and_then(|(standard, responsive)| {
-                    Some(Self::Weighted {
-                        standard: standard.parse().ok()?,
-                        responsive: responsive.parse().ok()?,
-                    })
-                })
-                .ok_or_else(|| {
-                    ConfigError::value(text, "'equal', 'strict' or weights STANDARD:RESPONSIVE such as 30:70")
-                }),
+/// What stands in a line for the value of a key.
+#[derive(Clone, Debug)]
+enum Given<'a> {
+    Flag(bool),
+    /// The word and its value.
+    Value(&'static str, &'a str),
+    /// A whole discipline.
+    Section(String),
+}
+
+/// Words that are left to read, and what was read.
+struct Words<'a> {
+    words: &'static [Word],
+    rest: &'a [&'a str],
+    entries: Vec<(&'static str, Given<'a>)>,
+}
+
+impl Words<'_> {
+    fn take(&mut self, word: &Word) -> Result<(), ConfigError> {
+        if self.entries.iter().any(|(key, _)| *key == word.key) {
+            return Err(ConfigError::Repeated { word: word.key.to_owned() });
+        }
+        let missing = |example| ConfigError::MissingValue { word: word.word.to_owned(), example };
+        let given = match word.form {
+            Form::Flag(value) => Given::Flag(value),
+            Form::Value(example) => {
+                let (value, rest) = self.rest.split_first().ok_or_else(|| missing(example))?;
+                self.rest = rest;
+                Given::Value(word.word, value)
+            }
+            Form::Section(example) => {
+                let (section, rest) = self.rest.split_at(self.section());
+                if section.is_empty() {
+                    return Err(missing(example));
+                }
+                self.rest = rest;
+                Given::Section(section.join(" "))
+            }
+        };
+        self.entries.push((word.key, given));
+        Ok(())
+    }
+
+    /// How many of the words that follow belong to the discipline inside: all up to the next that is this one's and not
+    /// also the other's.
+    fn section(&self) -> usize {
+        let ours = |word: &str| self.words.iter().any(|known| known.word == word);
+        let kind =
+            self.rest.first().and_then(|kind| QdiscConfig::KINDS.iter().position(|known| known == kind));
+        let theirs = kind.map_or(&[][..], |kind| QdiscConfig::WORDS[kind]);
+        self.rest
+            .iter()
+            .position(|word| ours(word) && !theirs.iter().any(|known| known.word == *word))
+            .unwrap_or(self.rest.len())
+    }
+}
+
+/// Entries as a table.
+struct Table<'a, I> {
+    entries: I,
+    value: Option<Given<'a>>,
+}
+
+impl<'a, 'de, I: Iterator<Item = (&'static str, Given<'a>)>> Deserializer<'de> for Table<'a, I> {
+    type Error = ConfigError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ConfigError> {
+        visitor.visit_map(self)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+impl<'a, 'de, I: Iterator<Item = (&'static str, Given<'a>)>> MapAccess<'de> for Table<'a, I> {
+    type Error = ConfigError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ConfigError> {
+        let Some((key, given)) = self.entries.next() else {
+            return Ok(None);
+        };
+        self.value = Some(given);
+        seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ConfigError> {
+        let given = self.value.take().unwrap_or(Given::Flag(false));
+        seed.deserialize(given.clone()).map_err(|error| given.explain(error))
+    }
+}
+
+impl Given<'_> {
+    /// Says of which word a value could not be read.
+    fn explain(self, error: ConfigError) -> ConfigError {
+        let Self::Value(word, value) = self else {
+            return error;
+        };
+        let text = error.to_string();
+        match text.strip_prefix(&format!("'{value}' is not ")) {
+            Some(expected) => ConfigError::value(&format!("{word} {value}"), expected),
+            None => ConfigError::Read(format!("{word} {value}: {text}")),
+        }
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Self::Flag(true) => "true",
+            Self::Flag(false) => "false",
+            Self::Value(_, value) => value,
+            Self::Section(words) => words,
         }
     }
 }
 
-impl FromStr for SplitKind {
-    type Err = ConfigError;
-
-    fn from_str(text: &str) -> Result<Self, ConfigError> {
-        match text {
-            "hard" => Ok(Self::Hard),
-            "shared" => Ok(Self::Shared),
-            _ => Err(ConfigError::value(
-                text,
-                "'hard' (each queue keeps to its share) or 'shared' (work-conserving)",
-            )),
+/// Reads values from their text, of the type that is asked for.
+macro_rules! from_text {
+    ($($deserialize:ident $visit:ident $type:ty, $expected:literal;)*) => {$(
+        fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ConfigError> {
+            match self.text().parse::<$type>() {
+                Ok(value) => visitor.$visit(value),
+                Err(_) => Err(ConfigError::value(self.text(), $expected)),
+            }
         }
-    }
+    )*};
 }
 
-impl FromStr for Switching {
-    type Err = ConfigError;
+impl<'de> Deserializer<'de> for Given<'_> {
+    type Error = ConfigError;
 
-    fn from_str(text: &str) -> Result<Self, ConfigError> {
-        match text {
-            "immediate" => Ok(Self::Immediate),
-            "drain" => Ok(Self::Drain),
-            _ => Err(ConfigError::value(text, "'immediate' or 'drain'")),
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ConfigError> {
+        match self {
+            Self::Flag(value) => visitor.visit_bool(value),
+            _ => visitor.visit_str(self.text()),
         }
     }
-}
 
-impl FromStr for KernelVariant {
-    type Err = ConfigError;
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ConfigError> {
+        visitor.visit_some(self)
+    }
 
-    fn from_str(text: &str) -> Result<Self, ConfigError> {
-        match text {
-            "6.12" => Ok(Self::Linux6_12),
-            "7.2" => Ok(Self::Linux7_2),
-            _ => Err(ConfigError::value(text, "a kernel whose CoDel is known: 6.12 or 7.2")),
-        }
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ConfigError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    from_text! {
+        deserialize_bool visit_bool bool, "true or false";
+        deserialize_u8 visit_u64 u64, "a whole number";
+        deserialize_u16 visit_u64 u64, "a whole number";
+        deserialize_u32 visit_u64 u64, "a whole number";
+        deserialize_u64 visit_u64 u64, "a whole number";
+        deserialize_f64 visit_f64 f64, "a number";
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u128 f32 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct
+        enum identifier ignored_any
     }
 }

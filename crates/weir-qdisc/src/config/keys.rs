@@ -1,0 +1,97 @@
+//! What a discipline says of its keys, so that tables, words, descriptions and construction follow from one definition:
+//! the `Deserialize` of the type gives the names, types and defaults, and [`Keys::WORDS`] how a line of words maps to
+//! them.
+
+use std::fmt::{Debug, Display};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{BuildContext, ConfigError};
+use crate::Qdisc;
+
+/// The keys of one kind of discipline.
+///
+/// `Display` describes them in one line, for people: the kind and what was chosen, and of the rest only what is not the
+/// default. The `Deserialize` must take every key as optional and refuse unknown ones
+/// (`#[serde(deny_unknown_fields, default)]`).
+pub trait Keys: Default + Clone + PartialEq + Debug + Display + Serialize + DeserializeOwned {
+    /// The words that stand for the keys in a line, and so all the keys.
+    const WORDS: &'static [Word];
+
+    /// Builds the discipline, empty.
+    ///
+    /// # Errors
+    ///
+    /// What [`QdiscConfig::build`](super::QdiscConfig::build) lists.
+    fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError>;
+
+    /// Whether every queue answers congestion with marks where it can, so that the packets that it drops nevertheless
+    /// tell little.
+    fn marks(&self) -> bool {
+        false
+    }
+
+    /// The queues that the discipline's events speak of, in the order of their [`QueueId`](weir_core::QueueId).
+    fn queue_names(&self) -> &'static [&'static str] {
+        &["queue"]
+    }
+}
+
+/// A word in a line of words, and the key that it gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    pub(super) word: &'static str,
+    pub(super) key: &'static str,
+    pub(super) form: Form,
+}
+
+/// What a word says of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The next word is the value, such as this one.
+    Value(&'static str),
+    /// The words of a discipline follow, such as these.
+    Section(&'static str),
+    /// The word alone is the value.
+    Flag(bool),
+}
+
+impl Word {
+    /// `key VALUE`, for instance with the value `example`.
+    pub const fn value(key: &'static str, example: &'static str) -> Self {
+        Self { word: key, key, form: Form::Value(example) }
+    }
+
+    /// `key` and the words of a discipline, for instance those of `example`.
+    pub const fn section(key: &'static str, example: &'static str) -> Self {
+        Self { word: key, key, form: Form::Section(example) }
+    }
+
+    /// `key` alone, which makes it true.
+    pub const fn flag(key: &'static str) -> Self {
+        Self { word: key, key, form: Form::Flag(true) }
+    }
+
+    /// `word` alone, which makes `key` false: `noecn`.
+    pub const fn no(word: &'static str, key: &'static str) -> Self {
+        Self { word, key, form: Form::Flag(false) }
+    }
+}
+
+/// A discipline whose keys are many is boxed in [`QdiscConfig`](super::QdiscConfig).
+impl<K: Keys> Keys for Box<K> {
+    const WORDS: &'static [Word] = K::WORDS;
+
+    fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
+        K::build(self, context)
+    }
+
+    fn marks(&self) -> bool {
+        K::marks(self)
+    }
+
+    fn queue_names(&self) -> &'static [&'static str] {
+        K::queue_names(self)
+    }
+}

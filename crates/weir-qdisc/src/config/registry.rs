@@ -1,0 +1,130 @@
+//! The list of all disciplines, from which reading, writing, describing and building follow. A new discipline is one
+//! line here.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    BfifoConfig, BuildContext, CakeKeys, CodelKeys, ConfigError, CrqKeys, CsaqmKeys, CurvyRedKeys, DrrKeys,
+    DualPi2Keys, DualqCurvyKeys, FqCodelKeys, FqKeys, FqPieKeys, Keys, PfifoConfig, Pi2Keys, PieKeys,
+    RedKeys, StepKeys, Word, words,
+};
+use crate::Qdisc;
+
+macro_rules! disciplines {
+    ($($(#[$doc:meta])* $kind:literal => $variant:ident($keys:ty),)*) => {
+        /// A queue discipline, not yet built.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "kind", remote = "Self")]
+        pub enum QdiscConfig {
+            $($(#[$doc])* #[serde(rename = $kind)] $variant($keys),)*
+        }
+
+        impl QdiscConfig {
+            /// The names of all kinds.
+            pub const KINDS: &'static [&'static str] = &[$($kind),*];
+
+            /// The words of all kinds, one list for each of [`KINDS`](Self::KINDS).
+            pub(super) const WORDS: &'static [&'static [Word]] = &[$(<$keys as Keys>::WORDS),*];
+
+            /// Its kind, as tables and words name it.
+            pub const fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $kind,)*
+                }
+            }
+
+            /// Whether every queue of it answers congestion with marks where it can.
+            pub fn marks(&self) -> bool {
+                match self {
+                    $(Self::$variant(keys) => <$keys as Keys>::marks(keys),)*
+                }
+            }
+
+            /// The queues that its events speak of, in the order of their [`QueueId`](weir_core::QueueId): `queue`
+            /// alone, or for instance `standard` and `responsive`.
+            pub fn queue_names(&self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$variant(keys) => <$keys as Keys>::queue_names(keys),)*
+                }
+            }
+
+            fn build_kind(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
+                match self {
+                    $(Self::$variant(keys) => <$keys as Keys>::build(keys, context),)*
+                }
+            }
+
+            /// From the words after its kind.
+            pub(super) fn from_words(kind: &str, rest: &[&str]) -> Result<Self, ConfigError> {
+                match kind {
+                    $($kind => Ok(Self::$variant(words::read(kind, rest)?)),)*
+                    _ => Err(words::unknown(kind, "queue discipline", Self::KINDS)),
+                }
+            }
+        }
+
+        impl fmt::Display for QdiscConfig {
+            /// In one line, for people: what was chosen, and of the rest only what is not the default. In the manner
+            /// of `tc qdisc show`, which prints every parameter.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant(keys) => fmt::Display::fmt(keys, f),)*
+                }
+            }
+        }
+    };
+}
+
+disciplines! {
+    /// Drop-tail, limited in packets.
+    "pfifo" => Pfifo(PfifoConfig),
+    /// Drop-tail, limited in bytes.
+    "bfifo" => Bfifo(BfifoConfig),
+    /// CoDel.
+    "codel" => Codel(CodelKeys),
+    /// STEP.
+    "step" => Step(StepKeys),
+    /// RED.
+    "red" => Red(RedKeys),
+    /// PIE.
+    "pie" => Pie(PieKeys),
+    /// PI2 in a single queue.
+    "pi2" => Pi2(Pi2Keys),
+    /// Curvy RED in a single queue.
+    "curvy_red" => CurvyRed(CurvyRedKeys),
+    /// The coupled dual queue with Curvy RED.
+    "dualq_curvy" => DualqCurvy(DualqCurvyKeys),
+    /// DualPI2.
+    "dualpi2" => DualPi2(Box<DualPi2Keys>),
+    /// Deficit round robin.
+    "drr" => Drr(DrrKeys),
+    /// Fair queuing with credits.
+    "fq" => Fq(FqKeys),
+    /// A CoDel queue for each flow.
+    "fq_codel" => FqCodel(Box<FqCodelKeys>),
+    /// A PIE queue for each flow.
+    "fq_pie" => FqPie(Box<FqPieKeys>),
+    /// CAKE's queue.
+    "cake" => Cake(CakeKeys),
+    /// A core-stateless AQM.
+    "csaqm" => Csaqm(CsaqmKeys),
+    /// The dual queue of CRQ.
+    "crq" => Crq(Box<CrqKeys>),
+}
+
+impl QdiscConfig {
+    /// Builds the discipline, empty.
+    ///
+    /// # Errors
+    ///
+    /// A rate of zero, a limit below one packet or in a unit that the discipline cannot count, a time or probability
+    /// outside the range of the discipline's page in `docs/qdisc`, and what [`CrqKeys::build`] names.
+    pub fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
+        if context.rate.bits_per_sec() == 0 {
+            return Err(ConfigError::ZeroRate);
+        }
+        self.build_kind(context)
+    }
+}
