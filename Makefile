@@ -23,10 +23,11 @@ demo: build
 test: setup
 	$(CARGO) test --workspace --locked
 
-# Tests inside other kernels; KERNELS="6.1 6.12 7.2" chooses them. This downloads some 100 MB.
-test-vm: build
+# Tests inside other kernels; KERNELS="6.1 7.2" and TESTS="weir-link/kernel_signals weir/up" choose them. This downloads some
+# 100 MB. The executable is the one that the tests use.
+test-vm: setup
 	@tools/setup.sh vm
-	@CARGO="$(CARGO)" tools/test-vm.sh $(WEIR)
+	@CARGO="$(CARGO)" KERNELS="$(KERNELS)" TESTS="$(TESTS)" tools/test-vm.sh
 
 lint: setup
 	$(CARGO) fmt --all --check

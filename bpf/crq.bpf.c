@@ -6,6 +6,9 @@
  *
  * Thin glue: parser, law and flow table are packet.h, law.h and table.h, the same lines that run natively. Here are only
  * the kernel's maps, the lock of a bucket, the clock and the fields of the sk_buff.
+ *
+ * What nearly every packet goes through is inline and calls nothing, helpers least of all: under the usual mitigations a
+ * return costs more than most of what a function here would do (README.md).
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -17,16 +20,42 @@ typedef unsigned long long nanoseconds;
 static inline __attribute__((always_inline)) nanoseconds exact_now(nanoseconds coarse);
 #define WEIR_EXACT_NOW(coarse) exact_now(coarse)
 
+/* For weir_parse(): of TCP's options the law knows SACK alone, and that in some settings. */
+static inline __attribute__((always_inline)) int reads_tcp_options(void);
+#define WEIR_READ_TCP_OPTIONS reads_tcp_options()
+
 #include "crq_maps.h"
 
 /* Bytes that a datagram with a long header is made linear for: several packets can share it. */
 #define COALESCED_BYTES 2048
 
-/* A cycle's borders need the exact time, all else a clock that a tick moves on: reading the exact one costs up to a third
- * of what a packet costs. Both count alike (CLOCK_MONOTONIC). */
-static __always_inline u64 coarse_now(const struct __sk_buff *skb)
+static __always_inline int reads_tcp_options(void)
 {
-	return config.test_clock ? skb->tstamp : bpf_ktime_get_coarse_ns();
+	return config.law.sack_completes_half;
+}
+
+/*
+ * A cycle's borders need the exact time, all else a clock that the kernel's tick moves on. Both count alike
+ * (CLOCK_MONOTONIC). Even the latter is asked for once a tick and processor: the number of ticks is read in place, the
+ * clock by a call, which where returns are guarded costs as much as half of the rest. The kernel counts a tick before it
+ * moves the clock on, so the time can lag by a second tick.
+ */
+static __always_inline u64 coarse_now(const struct __sk_buff *skb, struct weir_clock *clock)
+{
+	u64 ticks, now;
+
+	if (config.test_clock) {
+		now = skb->tstamp;
+		/* Or both ways end in one load, of which the verifier cannot tell whether it is the context's. */
+		asm volatile("" : "+r"(now));
+		return now;
+	}
+	ticks = bpf_jiffies64();
+	if (clock->ticks != ticks) {
+		clock->ticks = ticks;
+		clock->now = bpf_ktime_get_coarse_ns();
+	}
+	return clock->now;
 }
 
 static __always_inline nanoseconds exact_now(nanoseconds coarse)
@@ -34,17 +63,19 @@ static __always_inline nanoseconds exact_now(nanoseconds coarse)
 	return config.test_clock ? coarse : bpf_ktime_get_ns();
 }
 
-/*
- * Parses the packet in place.
- *
- * Functions that are not inline are verified once and by themselves, whatever they are called with: this one and those that
- * run the law do not multiply each other's paths.
- */
-__attribute__((noinline)) int parse(struct __sk_buff *skb, struct weir_packet *packet)
+/* Parses the packet in place. */
+static __always_inline void parse(struct __sk_buff *skb, struct weir_packet *packet)
+{
+	weir_parse((const u8 *)(long)skb->data, (const u8 *)(long)skb->data_end, skb->len, config.start, packet);
+}
+
+/* The same once more after the packet was made linear. Not inline: nearly no packet comes here, and the verifier looks at
+ * such a function once and by itself, whatever it is called with. */
+__attribute__((noinline)) int parse_again(struct __sk_buff *skb, struct weir_packet *packet)
 {
 	if (!packet)
 		return 0;
-	weir_parse((const u8 *)(long)skb->data, (const u8 *)(long)skb->data_end, skb->len, config.start, packet);
+	parse(skb, packet);
 	return 0;
 }
 
@@ -102,25 +133,43 @@ static __always_inline u32 know(struct __sk_buff *skb, struct weir_packet *packe
 	/* Headers are linear nearly always, and for local TCP they have to be: pulling would copy what a clone shares. */
 	want = missing(skb, packet);
 	if (want && !bpf_skb_pull_data(skb, want))
-		parse(skb, packet);
+		parse_again(skb, packet);
 	weir_count(count, packet, skb->len);
 	return weir_table_wants(SETTING(law), packet, reverse);
 }
 
-/* The packet's bucket, taken, and line of candidates; 0 where it stays taken by another for too long. */
-static __always_inline struct weir_bucket *find(u64 hash, const struct weir_packet *packet, struct weir_waiting **line,
-						struct weir_counters *count)
-{
-	u32 index = weir_bucket_of(SETTING(table), hash);
-	struct weir_bucket *bucket = bpf_map_lookup_elem(&flows, &index);
+/* Where a flow's entry is looked for: its key and what that leads to. */
+struct place {
+	struct weir_key key;
+	u32 hash;
+	u32 ascending;
+	struct weir_bucket *bucket;
+	struct weir_waiting *line;
+	struct weir_filter *filter;
+};
 
-	index = weir_waiting_of(SETTING(table), hash);
-	*line = bpf_map_lookup_elem(&waiting, &index);
-	if (!bucket || !*line || !weir_may_be_known(bucket, packet, hash))
+/* The packet's place with its bucket taken. Returns 0 where it is of no flow for sure, and where the bucket stays taken by
+ * another for too long. */
+static __always_inline u32 find(struct place *place, const struct weir_packet *packet, struct weir_counters *count)
+{
+	u32 index = 0;
+
+	place->filter = bpf_map_lookup_elem(&filter, &index);
+	if (!place->filter || !weir_filter_passes(place->filter, packet))
 		return 0;
-	if (take(bucket))
-		return bucket;
-	__sync_fetch_and_add(&bucket->contended, 1);
+	place->ascending = weir_key_of(packet, SETTING(law)->key_has_protocol, &place->key);
+	place->hash = weir_hash(SETTING(table), &place->key);
+	index = weir_bucket_of(SETTING(table), place->hash);
+	place->bucket = bpf_map_lookup_elem(&flows, &index);
+	if (!place->bucket || !weir_may_be_known(place->bucket, packet, place->hash))
+		return 0;
+	index = weir_waiting_of(SETTING(table), place->hash);
+	place->line = bpf_map_lookup_elem(&waiting, &index);
+	if (!place->line)
+		return 0;
+	if (take(place->bucket))
+		return 1;
+	__sync_fetch_and_add(&place->bucket->contended, 1);
 	count->contended++;
 	return 0;
 }
@@ -140,49 +189,33 @@ static __always_inline void tell(const struct weir_key *key, u32 ascending, cons
 }
 
 /* Runs the law on a forward packet. Returns its queue in the lowest bit and above it its cycle. */
-__attribute__((noinline)) u64 judge(struct __sk_buff *skb, struct weir_packet *packet, struct weir_counters *count)
+static __always_inline u64 judge(struct __sk_buff *skb, const struct weir_packet *packet, struct weir_local *local)
 {
-	struct weir_waiting *line;
-	struct weir_bucket *bucket;
+	struct weir_counters *count = &local->counters;
 	struct weir_outcome outcome;
-	struct weir_key key;
-	u32 ascending;
-	u64 hash;
+	struct place place;
 
-	if (!packet || !count)
+	if (!find(&place, packet, count))
 		return WEIR_STANDARD_QUEUE;
-	ascending = weir_key_of(packet, SETTING(law)->key_has_protocol, &key);
-	hash = weir_hash(SETTING(table), &key);
-	bucket = find(hash, packet, &line, count);
-	if (!bucket)
-		return WEIR_STANDARD_QUEUE;
-	weir_table_forward(SETTING(law), SETTING(table), bucket, line, packet, &key, hash, ascending, coarse_now(skb), count,
-			   &outcome);
-	give_back(bucket);
+	weir_table_forward(SETTING(law), SETTING(table), place.bucket, place.line, place.filter, packet, &place.key,
+			   place.hash, place.ascending, coarse_now(skb, &local->clock), count, &outcome);
+	give_back(place.bucket);
 	if (config.emit_events && outcome.ended)
-		tell(&key, ascending, &outcome);
+		tell(&place.key, place.ascending, &outcome);
 	return (u64)outcome.cycle << 1 | (outcome.choice & 1);
 }
 
 /* Runs the law on a packet of the other direction. */
-__attribute__((noinline)) int note(struct __sk_buff *skb, struct weir_packet *packet, struct weir_counters *count)
+static __always_inline void note(struct __sk_buff *skb, const struct weir_packet *packet, struct weir_local *local)
 {
-	struct weir_waiting *line;
-	struct weir_bucket *bucket;
-	struct weir_key key;
-	u32 ascending;
-	u64 hash;
+	struct weir_counters *count = &local->counters;
+	struct place place;
 
-	if (!packet || !count)
-		return 0;
-	ascending = weir_key_of(packet, SETTING(law)->key_has_protocol, &key);
-	hash = weir_hash(SETTING(table), &key);
-	bucket = find(hash, packet, &line, count);
-	if (!bucket)
-		return 0;
-	weir_table_reverse(SETTING(law), SETTING(table), bucket, line, packet, &key, hash, ascending, coarse_now(skb), count);
-	give_back(bucket);
-	return 0;
+	if (!find(&place, packet, count))
+		return;
+	weir_table_reverse(SETTING(law), SETTING(table), place.bucket, place.line, place.filter, packet, &place.key,
+			   place.hash, place.ascending, coarse_now(skb, &local->clock), count);
+	give_back(place.bucket);
 }
 
 SEC("tc")
@@ -190,16 +223,16 @@ int forward(struct __sk_buff *skb)
 {
 	u32 zero = 0, choice, stamp;
 	u64 judged = WEIR_STANDARD_QUEUE;
-	struct weir_counters *count = bpf_map_lookup_elem(&counters, &zero);
-	struct weir_packet packet = {}; /* before 6.3 a function wants what it may write initialised */
+	struct weir_local *local = bpf_map_lookup_elem(&counters, &zero);
+	struct weir_packet packet;
 
-	if (!count)
+	if (!local)
 		return TC_ACT_UNSPEC;
-	if (know(skb, &packet, count, 0))
-		judged = judge(skb, &packet, count);
+	if (know(skb, &packet, &local->counters, 0))
+		judged = judge(skb, &packet, local);
 	choice = judged & 1;
 	stamp = (u32)(judged >> 1) & WEIR_STAMP_CYCLE;
-	weir_count_choice(count, choice, skb->len);
+	weir_count_choice(&local->counters, choice, skb->len);
 	if (packet.ecn == 3)
 		stamp |= WEIR_STAMP_ARRIVED_CE;
 	skb->tc_index = stamp;
@@ -212,11 +245,11 @@ SEC("tc")
 int reverse(struct __sk_buff *skb)
 {
 	u32 zero = 0;
-	struct weir_counters *count = bpf_map_lookup_elem(&counters, &zero);
-	struct weir_packet packet = {}; /* before 6.3 a function wants what it may write initialised */
+	struct weir_local *local = bpf_map_lookup_elem(&counters, &zero);
+	struct weir_packet packet;
 
-	if (count && know(skb, &packet, count, 1))
-		note(skb, &packet, count);
+	if (local && know(skb, &packet, &local->counters, 1))
+		note(skb, &packet, local);
 	return TC_ACT_UNSPEC;
 }
 

@@ -48,6 +48,18 @@ struct weir_event {
 	struct weir_outcome outcome;
 };
 
+/* The coarse time as it was when this processor first asked in the present tick of the kernel. */
+struct weir_clock {
+	u64 ticks; /* jiffies */
+	u64 now;   /* ns, CLOCK_MONOTONIC */
+};
+
+/* What each processor has for itself. */
+struct weir_local {
+	struct weir_counters counters; /* first: who reads them knows of no more */
+	struct weir_clock clock;
+};
+
 /* Sizes are set at load. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -64,10 +76,17 @@ struct {
 } waiting SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct weir_filter);
+} filter SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct weir_counters);
+	__type(value, struct weir_local);
 } counters SEC(".maps");
 
 struct {

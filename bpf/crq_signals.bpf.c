@@ -8,6 +8,7 @@
  * The packet is read from the first bytes of the sk_buff, the same that the classifier saw.
  */
 #define WEIR_FROM_BUFFER 256
+#define WEIR_READ_TCP_OPTIONS 0
 
 #include "core.h"
 #include "crq_maps.h"
@@ -66,12 +67,14 @@ static __always_inline void book(u32 length, u32 frame_bytes, u32 kind, u32 stam
 	struct weir_key key;
 	struct weir_bucket *bucket;
 	struct weir_counters *count;
+	struct weir_local *local;
 	u32 index = 0, way = WEIR_WAYS;
-	u64 hash;
+	u32 hash;
 
-	count = bpf_map_lookup_elem(&counters, &index);
-	if (!count)
+	local = bpf_map_lookup_elem(&counters, &index);
+	if (!local)
 		return;
+	count = &local->counters;
 	parse(&packet, length, frame_bytes);
 	/* A super-packet from elsewhere can come without its number of segments (SKB_GSO_DODGY). */
 	if (!segments)
@@ -89,8 +92,8 @@ static __always_inline void book(u32 length, u32 frame_bytes, u32 kind, u32 stam
 		/* Without the bucket's lock: at worst a flow that takes over the place just now gets one signal too many. */
 		way = weir_way_of(bucket, &key, weir_tag_of(hash));
 		if (way < WEIR_WAYS)
-			weir_book(&bucket->way[way & (WEIR_WAYS - 1)], kind, stamp & WEIR_STAMP_CYCLE,
-				  weir_law_weight(law, segments));
+			weir_book(law, &bucket->way[way & (WEIR_WAYS - 1)], kind, stamp & WEIR_STAMP_CYCLE,
+				  weir_law_weight(law, segments), count);
 	}
 	if (way == WEIR_WAYS)
 		count->unowned_signals++;

@@ -24,46 +24,43 @@ struct weir_key {
 	};
 };
 
-/* Eight octets of an address in struct weir_packet, which lie on a multiple of four: two loads rather than eight. */
-WEIR_INLINE u64 weir_be64(const u8 *at)
+/* Ports and protocol of a key, as they lie in it. */
+WEIR_INLINE u64 weir_last_word(u32 low_port, u32 high_port, u32 protocol)
 {
-	u32 high, low;
-
-	__builtin_memcpy(&high, __builtin_assume_aligned(at, 4), 4);
-	__builtin_memcpy(&low, __builtin_assume_aligned(at + 4, 4), 4);
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	high = __builtin_bswap32(high);
-	low = __builtin_bswap32(low);
+	return (u64)protocol << 32 | high_port << 16 | low_port;
+#else
+	return (u64)low_port << 48 | (u64)high_port << 32 | protocol << 24;
 #endif
-	return (u64)high << 32 | low;
 }
 
 /* Writes the key of a TCP or UDP packet; returns 1 if the packet goes from the low end to the high end. */
 WEIR_INLINE u32 weir_key_of(const struct weir_packet *packet, u32 with_protocol, struct weir_key *key)
 {
-	u64 src = weir_be64(packet->src), dst = weir_be64(packet->dst);
+	u64 src = WEIR_TURN64(packet->src_words[0]), dst = WEIR_TURN64(packet->dst_words[0]);
 	u32 ascending;
 
 	if (src == dst) {
-		src = weir_be64(packet->src + 8);
-		dst = weir_be64(packet->dst + 8);
+		src = WEIR_TURN64(packet->src_words[1]);
+		dst = WEIR_TURN64(packet->dst_words[1]);
 	}
 	if (src == dst) {
 		src = packet->src_port;
 		dst = packet->dst_port;
 	}
 	ascending = src <= dst;
-	*key = (struct weir_key){ .protocol = with_protocol ? packet->protocol : 0 };
 	if (ascending) {
-		__builtin_memcpy(key->low, packet->src, 16);
-		__builtin_memcpy(key->high, packet->dst, 16);
-		key->low_port = packet->src_port;
-		key->high_port = packet->dst_port;
+		key->words[0] = packet->src_words[0];
+		key->words[1] = packet->src_words[1];
+		key->words[2] = packet->dst_words[0];
+		key->words[3] = packet->dst_words[1];
+		key->words[4] = weir_last_word(packet->src_port, packet->dst_port, with_protocol ? packet->protocol : 0);
 	} else {
-		__builtin_memcpy(key->low, packet->dst, 16);
-		__builtin_memcpy(key->high, packet->src, 16);
-		key->low_port = packet->dst_port;
-		key->high_port = packet->src_port;
+		key->words[0] = packet->dst_words[0];
+		key->words[1] = packet->dst_words[1];
+		key->words[2] = packet->src_words[0];
+		key->words[3] = packet->src_words[1];
+		key->words[4] = weir_last_word(packet->dst_port, packet->src_port, with_protocol ? packet->protocol : 0);
 	}
 	return ascending;
 }

@@ -2,7 +2,7 @@
 /*
  * The flow table of a live link: a fixed number of entries in buckets of eight, one entry for both directions of a flow.
  *
- * Others choose the keys here, so the table is bounded and slow to believe. A flow first waits as a candidate of 16
+ * Others choose the keys here, so the table is bounded and slow to believe. A flow first waits as a candidate of 12
  * bytes; it gets an entry once packets of the other direction and enough payload have been seen. When a bucket is full,
  * new flows wait and those that have an entry keep it. Entries end by idleness, looked at only when somebody wants their
  * place, so nothing has to sweep.
@@ -17,6 +17,8 @@
 
 #define WEIR_WAYS 8
 #define WEIR_CANDIDATES 4
+#define WEIR_SEED_WORDS 11
+#define WEIR_FILTER 16384 /* counts; a power of two */
 
 /* Table time: 2^20 ns, about 1.05 ms, modulo 2^32 (52 days). */
 #define WEIR_TICK_SHIFT 20
@@ -25,8 +27,8 @@
 #define WEIR_ENTRY_ASCENDING 0x01 /* forward goes from the key's low end to its high end */
 #define WEIR_ENTRY_CLOSING 0x02   /* FIN or RST was seen, and no data since */
 
-/* weir_candidate.flags */
-#define WEIR_CANDIDATE_REVERSE 0x01 /* a packet of the other direction was seen */
+/* weir_candidate.bytes */
+#define WEIR_CANDIDATE_REVERSE 0x80000000 /* a packet of the other direction was seen */
 
 struct weir_entry {
 	struct weir_key key;
@@ -37,7 +39,10 @@ struct weir_entry {
 struct weir_bucket {
 	u32 version;  /* odd while somebody writes; counts up by two with each writer */
 	u32 contended; /* packets that went on without waiting longer */
-	u16 tag[WEIR_WAYS]; /* of the key's hash; 0 for a free way */
+	union {
+		u16 tag[WEIR_WAYS]; /* of the key's hash; 0 for a free way */
+		u64 tags[WEIR_WAYS / 4];
+	};
 	u32 seen[WEIR_WAYS]; /* ticks, last packet of either direction */
 	u8 flags[WEIR_WAYS];
 	struct weir_entry way[WEIR_WAYS];
@@ -45,17 +50,24 @@ struct weir_bucket {
 
 struct weir_candidate {
 	u32 tag;   /* 0 for none */
-	u32 bytes; /* forward payload so far */
+	u32 bytes; /* forward payload so far, and the bit above */
 	u32 seen;  /* ticks */
-	u32 flags;
 };
 
 struct weir_waiting {
 	struct weir_candidate way[WEIR_CANDIDATES];
 };
 
+/*
+ * How many entries have a pair of ports, by a mix of the two: those of which plain UDP can be. Most such packets are of no
+ * flow, and this tells so without a key and without touching a bucket.
+ */
+struct weir_filter {
+	u32 entries[WEIR_FILTER];
+};
+
 struct weir_table_params {
-	u64 seed[2];           /* secret, drawn at load */
+	u64 seed[WEIR_SEED_WORDS]; /* secret, drawn at load */
 	u32 bucket_mask;       /* number of buckets - 1; a power of two less one, as the next */
 	u32 waiting_mask;
 	u32 admit_bytes;       /* forward payload before a flow gets an entry */
@@ -131,73 +143,93 @@ WEIR_INLINE u32 weir_age(u32 tick, u32 then)
 	return age > 0xffff0000u ? 0 : age;
 }
 
-WEIR_INLINE void weir_sip_round(u64 *v)
+/*
+ * Multilinear-HM (Lemire and Kaser, "Strongly universal string hashing is fast"): the key's ten words of 32 bits in five
+ * pairs, each word plus a secret number of 64 bits, the products summed up modulo 2^64. Of the sum the upper 32 bits count.
+ *
+ * For any two different keys these are uniform and independent over the secret: the keys agree in b given bits of the 32
+ * with probability 2^-b, whatever they were chosen to be. For say they differ in the first word of a pair, by d, which is
+ * less than 2^32 and so 2^k times an odd number with k < 32. With all other secrets given, the difference of the sums
+ * is d times the secret of the pair's other word, and a constant: uniform over the numbers that agree with the constant in
+ * the lowest k bits, hence in its upper 32 bits whatever its lower ones are. And the secret that is added alone makes
+ * one of the sums uniform by itself.
+ *
+ * What follows is a permutation of the 32 bits, which leaves all that as it is. It is for the many: keys in steps, as
+ * the ports of one client, have sums in steps, and one secret in a hundred would heap them into few buckets.
+ *
+ * It is not a pseudorandom function: who were told which keys share a place could reckon others that do. Nobody is; the
+ * table shows no hashes, and a shared bucket does not show from outside before eight flows in it have earned an entry.
+ */
+WEIR_INLINE u32 weir_hash(const struct weir_table_params *params, const struct weir_key *key)
 {
-	v[0] += v[1];
-	v[1] = (v[1] << 13 | v[1] >> 51) ^ v[0];
-	v[0] = v[0] << 32 | v[0] >> 32;
-	v[2] += v[3];
-	v[3] = (v[3] << 16 | v[3] >> 48) ^ v[2];
-	v[0] += v[3];
-	v[3] = (v[3] << 21 | v[3] >> 43) ^ v[0];
-	v[2] += v[1];
-	v[1] = (v[1] << 17 | v[1] >> 47) ^ v[2];
-	v[2] = v[2] << 32 | v[2] >> 32;
+	u64 sum = params->seed[WEIR_SEED_WORDS - 1];
+	u32 hash;
+	int i;
+
+	for (i = 0; i < 5; i++)
+		sum += (params->seed[2 * i] + (u32)key->words[i]) * (params->seed[2 * i + 1] + (key->words[i] >> 32));
+	hash = (u32)(sum >> 32);
+	hash = (hash ^ hash >> 15) * 0x9e3779b1u;
+	return hash ^ hash >> 12;
+}
+
+WEIR_INLINE u32 weir_bucket_of(const struct weir_table_params *params, u32 hash)
+{
+	return hash & params->bucket_mask;
+}
+
+WEIR_INLINE u32 weir_waiting_of(const struct weir_table_params *params, u32 hash)
+{
+	return hash & params->waiting_mask;
+}
+
+/* Tags come from bits that no index uses in tables of up to 2^16 buckets; larger ones have some bits in common. */
+WEIR_INLINE u16 weir_tag_of(u32 hash)
+{
+	u16 tag = (u16)(hash >> 16);
+
+	return tag ? tag : 1;
+}
+
+/* Two flows have line and tag in common with probability 2^-32, since the line's bits are among the tag's. */
+WEIR_INLINE u32 weir_candidate_tag_of(u32 hash)
+{
+	return hash ? hash : 1;
+}
+
+/* The place of a pair of ports in the filter: the same for both directions. */
+WEIR_INLINE u32 weir_filter_of(u32 one_port, u32 other_port)
+{
+	return (one_port ^ other_port) & (WEIR_FILTER - 1);
+}
+
+/* Whether packets of UDP without QUIC's fixed bit can be of the entry. In some settings keys have no protocol. */
+WEIR_INLINE u32 weir_is_filtered(const struct weir_key *key)
+{
+	return key->protocol != 6;
+}
+
+/* Counts an entry that comes. Under the lock of its bucket; others hold other buckets meanwhile, hence atomic. */
+WEIR_INLINE void weir_filter_in(struct weir_filter *filter, const struct weir_key *key)
+{
+	if (weir_is_filtered(key))
+		__sync_fetch_and_add(&filter->entries[weir_filter_of(key->low_port, key->high_port)], 1);
+}
+
+/* And one that goes. */
+WEIR_INLINE void weir_filter_out(struct weir_filter *filter, const struct weir_key *key)
+{
+	if (weir_is_filtered(key))
+		__sync_fetch_and_add(&filter->entries[weir_filter_of(key->low_port, key->high_port)], -1);
 }
 
 /*
- * SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF") of the key's five words. A mix of XOR and
- * multiplications would do for chance but not against design: a change of a word's top bit passes it unchanged whatever
- * the seed, so that pairs of such changes give other keys with the same hash.
+ * Whether the packet is worth a key and a bucket. A QUIC flow may grease the fixed bit (RFC 9287): UDP without it can be
+ * one of a flow that has an entry, but never makes one. Where no entry has its ports it is of no flow. Needs no lock.
  */
-WEIR_INLINE u64 weir_hash(const struct weir_table_params *params, const struct weir_key *key)
+WEIR_INLINE u32 weir_filter_passes(const struct weir_filter *filter, const struct weir_packet *packet)
 {
-	u64 v[4] = {
-		params->seed[0] ^ 0x736f6d6570736575ull,
-		params->seed[1] ^ 0x646f72616e646f6dull,
-		params->seed[0] ^ 0x6c7967656e657261ull,
-		params->seed[1] ^ 0x7465646279746573ull,
-	};
-	u64 length = (u64)sizeof(*key) << 56;
-	int i;
-
-	for (i = 0; i < 5; i++) {
-		v[3] ^= key->words[i];
-		weir_sip_round(v);
-		v[0] ^= key->words[i];
-	}
-	v[3] ^= length;
-	weir_sip_round(v);
-	v[0] ^= length;
-	v[2] ^= 0xff;
-	for (i = 0; i < 3; i++)
-		weir_sip_round(v);
-	return v[0] ^ v[1] ^ v[2] ^ v[3];
-}
-
-WEIR_INLINE u32 weir_bucket_of(const struct weir_table_params *params, u64 hash)
-{
-	return (u32)hash & params->bucket_mask;
-}
-
-WEIR_INLINE u32 weir_waiting_of(const struct weir_table_params *params, u64 hash)
-{
-	return (u32)hash & params->waiting_mask;
-}
-
-/* Tags come from bits that no index uses. */
-WEIR_INLINE u16 weir_tag_of(u64 hash)
-{
-	u16 tag = (u16)(hash >> 48);
-
-	return tag ? tag : 1;
-}
-
-WEIR_INLINE u32 weir_candidate_tag_of(u64 hash)
-{
-	u32 tag = (u32)(hash >> 32);
-
-	return tag ? tag : 1;
+	return packet->kind != WEIR_UDP || filter->entries[weir_filter_of(packet->src_port, packet->dst_port)];
 }
 
 /*
@@ -240,23 +272,20 @@ WEIR_INLINE u32 weir_is_idle(const struct weir_table_params *params, const struc
 	return weir_age(tick, bucket->seen[way]) > limit;
 }
 
-/* Whether another flow may have its place in any case. One that seems closed still is itself to its own packets: a forged
- * reset takes no verdict away. */
-/*
- * Whether the packet's bucket is worth taking. A QUIC flow may grease the fixed bit (RFC 9287): UDP without it can be one
- * of a flow that has an entry, but never makes one. Needs no lock; plain UDP mostly passes by here.
- */
-WEIR_INLINE u32 weir_may_be_known(const struct weir_bucket *bucket, const struct weir_packet *packet, u64 hash)
+/* Whether the packet's bucket is worth taking: plain UDP that passed the filter mostly is of no flow all the same. Needs
+ * no lock. Four tags at once: a lane of the result is zero but for its top bit, which is set where the tags agree. */
+WEIR_INLINE u32 weir_may_be_known(const struct weir_bucket *bucket, const struct weir_packet *packet, u32 hash)
 {
-	u32 i, may = packet->kind ^ WEIR_UDP;
-	u16 tag = weir_tag_of(hash);
+	u64 tag = weir_tag_of(hash) * 0x0001000100010001ull, low = 0x7fff7fff7fff7fffull;
+	u64 first = bucket->tags[0] ^ tag, second = bucket->tags[1] ^ tag;
 
-	/* Without branches, which the verifier would follow one by one: a difference of zero less one has its top bit set. */
-	for (i = 0; i < WEIR_WAYS; i++)
-		may |= ((u32)(bucket->tag[i] ^ tag) - 1) >> 31;
-	return may;
+	first = ~(((first & low) + low) | first | low);
+	second = ~(((second & low) + low) | second | low);
+	return packet->kind != WEIR_UDP || (first | second) != 0;
 }
 
+/* Whether another flow may have its place in any case. One that seems closed still is itself to its own packets: a forged
+ * reset takes no verdict away. */
 WEIR_INLINE u32 weir_may_go(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 way, u32 tick)
 {
 	return weir_is_idle(params, bucket, way, tick) ||
@@ -265,9 +294,18 @@ WEIR_INLINE u32 weir_may_go(const struct weir_table_params *params, const struct
 
 WEIR_INLINE u32 weir_is_over(const struct weir_table_params *params, const struct weir_candidate *candidate, u32 tick)
 {
-	u32 limit = candidate->flags & WEIR_CANDIDATE_REVERSE ? params->candidate_reverse_idle : params->candidate_idle;
+	u32 limit = candidate->bytes & WEIR_CANDIDATE_REVERSE ? params->candidate_reverse_idle : params->candidate_idle;
 
 	return weir_age(tick, candidate->seen) > limit;
+}
+
+/* A candidate's bytes with more payload: up to 2^31-1, and its flag stays. */
+WEIR_INLINE u32 weir_add_payload(u32 bytes, u32 payload)
+{
+	u32 sum = bytes & ~WEIR_CANDIDATE_REVERSE, room = ~WEIR_CANDIDATE_REVERSE - sum;
+
+	sum += payload < room ? payload : room;
+	return (bytes & WEIR_CANDIDATE_REVERSE) | sum;
 }
 
 /*
@@ -308,7 +346,7 @@ WEIR_INLINE u32 weir_wait(const struct weir_table_params *params, struct weir_wa
 				rank = 0x80000000; /* its own, past its time */
 			else if (!other->tag || weir_is_over(params, other, tick))
 				rank = 0x40000000;
-			else if (!(other->flags & WEIR_CANDIDATE_REVERSE))
+			else if (!(other->bytes & WEIR_CANDIDATE_REVERSE))
 				rank = 0x20000000 + age;
 			else
 				rank = age > params->candidate_idle ? age : 0;
@@ -329,12 +367,12 @@ WEIR_INLINE u32 weir_wait(const struct weir_table_params *params, struct weir_wa
 	}
 	candidate->seen = tick;
 	if (reverse)
-		candidate->flags |= WEIR_CANDIDATE_REVERSE;
-	else if (candidate->bytes < 0x7fffffff)
-		candidate->bytes += packet->payload_bytes;
-	if (params->admit_reverse && !(candidate->flags & WEIR_CANDIDATE_REVERSE))
+		candidate->bytes |= WEIR_CANDIDATE_REVERSE;
+	else
+		candidate->bytes = weir_add_payload(candidate->bytes, packet->payload_bytes);
+	if (params->admit_reverse && !(candidate->bytes & WEIR_CANDIDATE_REVERSE))
 		return 0;
-	return candidate->bytes >= params->admit_bytes;
+	return (candidate->bytes & ~WEIR_CANDIDATE_REVERSE) >= params->admit_bytes;
 }
 
 /* Ends a candidate's wait. */
@@ -402,17 +440,27 @@ WEIR_INLINE void weir_note(struct weir_bucket *bucket, u32 way, const struct wei
  * Puts a signal into the mailbox. Needs no lock: lanes only grow here and are taken out whole. A lane that is half full
  * takes no more, so that it does not run over into the next, not even from eight processors at once.
  *
- * `cycle` is the packet's stamp, of which 15 bits may be all there is. Whatever is too old to be judged goes to the lane of
- * cycle n-3, where the law finds it late.
+ * `cycle` is the packet's stamp, of which 15 bits may be all there is. What is too old to be judged is counted as late and
+ * put nowhere: the lane of cycle n-3 is that of n+1, which may begin at this very moment on another processor. For the
+ * others one cycle may end meanwhile; they are then as old as they would have been a moment later.
  */
-WEIR_INLINE void weir_book(struct weir_entry *entry, u32 kind, u32 cycle, u32 weight)
+WEIR_INLINE void weir_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 weight,
+			   struct weir_counters *counters)
 {
-	u32 now = *(volatile u32 *)&entry->flow.cycle, shift;
+	u32 now = *(volatile u32 *)&entry->flow.cycle, age = (now - cycle) & 0x7fff, shift;
 	u64 *box = &entry->pending[kind & 1];
 
-	if (((now - cycle) & 0x7fff) > 3)
-		cycle = now - 3;
-	shift = 16 * (cycle & 3);
+	if (!weight)
+		return;
+	if (!law->book_by_packet)
+		age = 0; /* to the cycle current when the mailbox is emptied, whichever that is */
+	if (age > 2) {
+		/* Without the lock: where two count at once, one may be missing from the flow's number. */
+		entry->flow.late_signals = weir_add_count(entry->flow.late_signals, 1);
+		counters->late_signals++;
+		return;
+	}
+	shift = 16 * ((now - age) & 3);
 	if (weight > 0x0fff)
 		weight = 0x0fff;
 	if ((*(volatile u64 *)box >> shift & 0xffff) < 0x8000)
@@ -445,8 +493,9 @@ WEIR_INLINE void weir_drain(const struct weir_law_params *law, struct weir_entry
 
 /* The entry's way for this packet, made if the flow is fit for it; WEIR_WAYS where there is none. */
 WEIR_INLINE u32 weir_lookup(const struct weir_table_params *params, struct weir_bucket *bucket,
-			    struct weir_waiting *waiting, const struct weir_packet *packet, const struct weir_key *key,
-			    u64 hash, u32 ascending, u32 reverse, u32 tick, struct weir_counters *counters)
+			    struct weir_waiting *waiting, struct weir_filter *filter,
+			    const struct weir_packet *packet, const struct weir_key *key, u32 hash, u32 ascending,
+			    u32 reverse, u32 tick, struct weir_counters *counters)
 {
 	u16 tag = weir_tag_of(hash);
 	u32 way = weir_way_of(bucket, key, tag);
@@ -473,8 +522,11 @@ WEIR_INLINE u32 weir_lookup(const struct weir_table_params *params, struct weir_
 		return way;
 	}
 	weir_leave(waiting, weir_candidate_tag_of(hash));
-	if (bucket->tag[way & (WEIR_WAYS - 1)])
+	if (bucket->tag[way & (WEIR_WAYS - 1)]) {
+		weir_filter_out(filter, &bucket->way[way & (WEIR_WAYS - 1)].key);
 		counters->evicted++;
+	}
+	weir_filter_in(filter, key);
 	counters->admitted++;
 	weir_settle(bucket, way, key, tag, reverse ? !ascending : ascending);
 	return way;
@@ -500,11 +552,11 @@ WEIR_INLINE void weir_retime(const struct weir_law_params *law, struct weir_flow
  */
 WEIR_INLINE u32 weir_table_forward(const struct weir_law_params *law, const struct weir_table_params *params,
 				   struct weir_bucket *bucket, struct weir_waiting *waiting,
-				   const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
-				   u64 now, struct weir_counters *counters, struct weir_outcome *out)
+				   struct weir_filter *filter, const struct weir_packet *packet,
+				   const struct weir_key *key, u32 hash, u32 ascending, u64 now, struct weir_counters *counters, struct weir_outcome *out)
 {
 	u32 tick = (u32)(now >> WEIR_TICK_SHIFT);
-	u32 found = weir_lookup(params, bucket, waiting, packet, key, hash, ascending, 0, tick, counters);
+	u32 found = weir_lookup(params, bucket, waiting, filter, packet, key, hash, ascending, 0, tick, counters);
 	u32 way = weir_forget(found, packet); /* or the verifier follows all that comes once for each way */
 	struct weir_entry *entry;
 
@@ -531,11 +583,11 @@ WEIR_INLINE u32 weir_table_forward(const struct weir_law_params *law, const stru
 /* A packet of the other direction. Returns the way as above. */
 WEIR_INLINE u32 weir_table_reverse(const struct weir_law_params *law, const struct weir_table_params *params,
 				   struct weir_bucket *bucket, struct weir_waiting *waiting,
-				   const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
-				   u64 now, struct weir_counters *counters)
+				   struct weir_filter *filter, const struct weir_packet *packet,
+				   const struct weir_key *key, u32 hash, u32 ascending, u64 now, struct weir_counters *counters)
 {
 	u32 tick = (u32)(now >> WEIR_TICK_SHIFT);
-	u32 found = weir_lookup(params, bucket, waiting, packet, key, hash, ascending, 1, tick, counters);
+	u32 found = weir_lookup(params, bucket, waiting, filter, packet, key, hash, ascending, 1, tick, counters);
 	u32 way = weir_forget(found, packet);
 	struct weir_entry *entry;
 

@@ -1,5 +1,5 @@
 //! Compiles the lab's own eBPF programs and generates their typed loaders: the one that listens to the kernel's queues, and
-//! the yardstick of `weir bench law`.
+//! the yardstick and the packet generator of `weir bench law`.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     // Debian and Ubuntu keep asm/types.h under the machine's name, where clang's bpf target does not look.
     let machine = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    for name in ["measure", "lookups"] {
+    for name in ["measure", "lookups", "generate"] {
         let source = PathBuf::from(format!("../../bpf/{name}.bpf.c"));
         println!("cargo:rerun-if-changed={}", source.display());
         SkeletonBuilder::new()

@@ -28,14 +28,14 @@ fn must<T, E: std::fmt::Display>(name: &str, result: Result<T, E>) {
 
 fn main() {
     let headers = ["core.h", "crq_maps.h", "law.h", "law_state.h", "packet.h", "table.h"];
-    let programs = ["xsk.bpf.c", "crq.bpf.c", "crq_signals.bpf.c"];
+    let programs = ["xsk.bpf.c", "crq.bpf.c", "crq_signals.bpf.c", "witness.bpf.c"];
     for file in headers.iter().chain(&programs) {
         println!("cargo:rerun-if-changed={SOURCES}/{file}");
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     must("xsk", builder("xsk").build_and_generate(out.join("xsk.skel.rs")));
-    // These two share maps and settings, which skeletons cannot: they are loaded as plain objects.
-    for name in ["crq", "crq_signals"] {
+    // The first two share maps and settings, which skeletons cannot: they are loaded as plain objects. The third is for tests.
+    for name in ["crq", "crq_signals", "witness"] {
         must(name, builder(name).obj(out.join(format!("{name}.o"))).build());
     }
 }

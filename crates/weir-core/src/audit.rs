@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::{Event, EventKind, EventSink, FlowId, QueueId, Rate, Time};
+use crate::{DropReason, Event, EventKind, EventSink, FlowId, QueueId, Rate, Time};
 
 /// Counts of one flow's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -14,7 +14,7 @@ pub struct FlowCount {
     pub departed: u64,
     /// Dropped, for whatever reason.
     pub dropped: u64,
-    /// Of the dropped: the queue was full.
+    /// Of the dropped: the queue was full, and the packet was refused or evicted.
     pub overflowed: u64,
     /// Marked CE by this bottleneck.
     pub marked: u64,
@@ -150,7 +150,7 @@ impl EventSink for Audit {
                 count.dropped += 1;
                 // A packet refused at the door was offered too, though it never was in the queue.
                 count.arrived += u64::from(reason.on_arrival());
-                count.overflowed += u64::from(reason == crate::DropReason::Overflow);
+                count.overflowed += u64::from(matches!(reason, DropReason::Overflow | DropReason::Evicted));
             }
             EventKind::Mark(_) => count.marked += 1,
         }
@@ -217,12 +217,14 @@ mod tests {
             audit.event(&event(EventKind::Enqueue, id, 0));
         }
         audit.event(&event(EventKind::Drop(DropReason::Overflow), 4, 0));
+        audit.event(&event(EventKind::Drop(DropReason::Early), 5, 0));
         audit.event(&event(EventKind::Drop(DropReason::Aqm), 0, 0));
-        audit.event(&event(EventKind::Dequeue, 1, 0));
+        audit.event(&event(EventKind::Drop(DropReason::Evicted), 1, 0));
         audit.event(&event(EventKind::Dequeue, 2, 0));
         let report = audit.report([FlowId(0)]);
         assert!(report.holds(), "{report:?}");
-        assert_eq!((report.total.arrived, report.total.departed, report.total.dropped), (5, 2, 2));
+        assert_eq!((report.total.arrived, report.total.departed, report.total.dropped), (6, 1, 4));
+        assert_eq!(report.total.overflowed, 2);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct QueueId(pub u8);
 pub enum DropReason {
     /// The queue was at its limit (tail drop).
     Overflow,
+    /// The queue was over its limit, and the packet was taken out of it to make room.
+    Evicted,
     /// The AQM's control law chose it as it waited or left.
     Aqm,
     /// The AQM's control law refused it on arrival (the "early drop" of RED and PIE).
@@ -27,7 +29,7 @@ impl DropReason {
     pub const fn on_arrival(self) -> bool {
         match self {
             Self::Overflow | Self::Early => true,
-            Self::Aqm => false,
+            Self::Evicted | Self::Aqm => false,
         }
     }
 }

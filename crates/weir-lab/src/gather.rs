@@ -31,7 +31,15 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
             .flows
             .iter()
             .zip(&recorder.flows)
-            .map(|((flow, seen), record)| flow_result(flow, seen, record))
+            .map(|((flow, seen), record)| {
+                let result = flow_result(flow, seen, record);
+                // Another discipline's second queue says nothing of verdicts.
+                let has_verdicts = queue_names.contains(&"responsive");
+                FlowResult {
+                    responsive_packets: if has_verdicts { result.responsive_packets } else { 0.0 },
+                    ..result
+                }
+            })
             .collect(),
         queues: recorder
             .queues

@@ -1,8 +1,7 @@
 //! The laboratory: a scenario names a bottleneck, flows and what to measure; a run sends real packets through it and
 //! leaves tables, JSON and a report; a figure is many runs beside a paper's numbers.
 
-pub mod bench_law;
-pub mod bench_link;
+pub mod bench;
 pub mod doctor;
 pub mod figure;
 pub mod host;

@@ -174,7 +174,7 @@ impl EventSink for Recorder {
                 EventKind::Drop(reason) => {
                     bin.dropped += 1;
                     match reason {
-                        DropReason::Overflow => queue.overflowed += 1,
+                        DropReason::Overflow | DropReason::Evicted => queue.overflowed += 1,
                         DropReason::Aqm | DropReason::Early => queue.dropped += 1,
                     }
                 }

@@ -262,6 +262,7 @@ static void random_packet(struct weir_packet *packet)
 
 static struct weir_bucket *buckets;
 static struct weir_waiting *lines;
+static struct weir_filter *filter;
 static struct weir_counters counters;
 static u64 known, booked;
 
@@ -271,14 +272,16 @@ static void clear_table(struct weir_table_params *table)
 
 	memset(buckets, 0, BUCKETS * sizeof(*buckets));
 	memset(lines, 0, BUCKETS * sizeof(*lines));
+	memset(filter, 0, sizeof(*filter));
 	memset(&counters, 0, sizeof(counters));
 	*table = (struct weir_table_params){
-		.seed = { draw(), draw() },
 		.bucket_mask = BUCKETS - 1,
 		.waiting_mask = BUCKETS - 1,
 		.admit_bytes = below(3) ? below(20000) : 0,
 		.admit_reverse = below(4) != 0,
 	};
+	for (i = 0; i < WEIR_SEED_WORDS; i++)
+		table->seed[i] = draw();
 	for (i = 0; i < 5; i++)
 		(&table->idle_tcp)[i] = below(4) ? below(60) : (u32)draw();
 }
@@ -287,7 +290,7 @@ static void check_table(const struct weir_law_params *params, u32 at)
 {
 	const struct weir_bucket *bucket = &buckets[at];
 	u32 i, j;
-	u64 taken = 0;
+	u64 taken = 0, filtered = 0;
 
 	for (i = 0; i < WEIR_WAYS; i++) {
 		if (!bucket->tag[i])
@@ -306,6 +309,13 @@ static void check_table(const struct weir_law_params *params, u32 at)
 		taken += buckets[i / WEIR_WAYS].tag[i % WEIR_WAYS] != 0;
 	if (taken != counters.admitted - counters.evicted)
 		fail("entries");
+	/* All flows have ports within 64 of one pair. */
+	for (i = 0; i < BUCKETS * WEIR_WAYS; i++)
+		filtered += buckets[i / WEIR_WAYS].tag[i % WEIR_WAYS] && weir_is_filtered(&buckets[i / WEIR_WAYS].way[i % WEIR_WAYS].key);
+	for (i = 0; i < 64; i++)
+		filtered -= filter->entries[weir_filter_of(443, i)];
+	if (filtered)
+		fail("filter");
 	if (bucket->version)
 		fail("the version is the caller's");
 }
@@ -317,7 +327,7 @@ static void drive_table(const struct weir_law_params *params, const struct weir_
 	u32 reverse = below(3) == 0, flow = below(64), ascending, at, way;
 	struct weir_outcome outcome;
 	struct weir_key key;
-	u64 hash;
+	u32 hash;
 
 	memset(packet->src, 0, sizeof(packet->src));
 	memset(packet->dst, 0, sizeof(packet->dst));
@@ -332,10 +342,10 @@ static void drive_table(const struct weir_law_params *params, const struct weir_
 	at = weir_bucket_of(table, hash);
 	if (weir_table_wants(params, packet, reverse)) {
 		if (reverse) {
-			way = weir_table_reverse(params, table, &buckets[at], &lines[at], packet, &key, hash, ascending, now,
+			way = weir_table_reverse(params, table, &buckets[at], &lines[at], filter, packet, &key, hash, ascending, now,
 						 &counters);
 		} else {
-			way = weir_table_forward(params, table, &buckets[at], &lines[at], packet, &key, hash, ascending, now,
+			way = weir_table_forward(params, table, &buckets[at], &lines[at], filter, packet, &key, hash, ascending, now,
 						 &counters, &outcome);
 			weir_count_choice(&counters, outcome.choice, packet->frame_bytes);
 			if (way < WEIR_WAYS && outcome.cycle != buckets[at].way[way].flow.cycle)
@@ -344,6 +354,8 @@ static void drive_table(const struct weir_law_params *params, const struct weir_
 		if (way > WEIR_WAYS || (way < WEIR_WAYS && weir_way_of(&buckets[at], &key, weir_tag_of(hash)) != way))
 			fail("way");
 		known += way < WEIR_WAYS;
+		if (way < WEIR_WAYS && !weir_filter_passes(filter, packet))
+			fail("a packet of a known flow does not pass the filter");
 	}
 	if (below(3) == 0) {
 		way = weir_way_of(&buckets[at], &key, weir_tag_of(hash));
@@ -353,7 +365,7 @@ static void drive_table(const struct weir_law_params *params, const struct weir_
 
 			if (below(2))
 				cycle &= 0x7fff;
-			weir_book(&buckets[at].way[way], kind, cycle, weight);
+			weir_book(params, &buckets[at].way[way], kind, cycle, weight, &counters);
 			weir_count_signal(&counters, kind, weight);
 			booked++;
 		}
@@ -372,7 +384,8 @@ int main(int argc, char **argv)
 
 	buckets = malloc(BUCKETS * sizeof(*buckets));
 	lines = malloc(BUCKETS * sizeof(*lines));
-	if (!buckets || !lines)
+	filter = malloc(sizeof(*filter));
+	if (!buckets || !lines || !filter)
 		fail("out of memory");
 	seed(argc > 2 ? strtoull(argv[2], 0, 10) : 1);
 	for (round = 0; round < packets; round++) {
@@ -420,5 +433,6 @@ int main(int argc, char **argv)
 	printf(" ended %llu votes %llu late %llu known %llu booked %llu\n", ended, votes, late, known, booked);
 	free(buckets);
 	free(lines);
+	free(filter);
 	return 0;
 }

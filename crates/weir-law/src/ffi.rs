@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 /// What the parser read. Mirrors `struct weir_packet`.
-#[repr(C)]
+#[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) src: [u8; 16],
@@ -33,7 +33,7 @@ pub(crate) struct Packet {
     pub(crate) quic_flags: u8,
     pub(crate) quic_first: u8,
     pub(crate) layers: u8,
-    pub(crate) reserved: [u8; 3],
+    pub(crate) reserved: [u8; 7],
 }
 
 /// Both ends of a flow in canonical order. Mirrors `struct weir_key`.
@@ -85,16 +85,6 @@ pub(crate) struct Params {
     pub(crate) key_has_protocol: u8,
     pub(crate) ignore_optimistic_acks: u8,
 }
-
-/// Bytes of the settings.
-pub(crate) const PARAMS_BYTES: usize = size_of::<Params>();
-
-/// The settings as they lie in memory.
-pub(crate) fn params_bytes(params: Params) -> [u8; PARAMS_BYTES] {
-    // SAFETY: a structure of plain integers without padding, as its size says: four words and 28 octets.
-    unsafe { std::mem::transmute(params) }
-}
-const _: () = assert!(PARAMS_BYTES == 4 * 4 + 28);
 
 /// State of one flow. Mirrors `struct weir_flow`; of its unions the fields that most settings and TCP use.
 #[repr(C)]
@@ -172,16 +162,29 @@ pub(crate) struct Outcome {
     pub(crate) reserved: u8,
 }
 
-/// A key from memory that the kernel filled; `None` if it is not as long as one.
-pub(crate) fn key_from_bytes(bytes: &[u8]) -> Option<Key> {
-    // SAFETY: the length is checked, any bits make valid integers, and the read does not ask for alignment.
-    (bytes.len() == size_of::<Key>()).then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+/// A structure that the kernel has in its memory too.
+///
+/// # Safety
+/// Integers only and no padding, so that any bytes are a value, and all bytes of a value are written.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: as the compared layouts show.
+unsafe impl Plain for Key {}
+// SAFETY: as above; four words and 28 octets.
+unsafe impl Plain for Params {}
+// SAFETY: as above.
+unsafe impl Plain for Outcome {}
+
+/// A structure from the kernel's memory; `None` if that is not as long as one.
+pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: the length is checked, any bytes make a value, and the read does not ask for alignment.
+    (bytes.len() == size_of::<T>()).then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
 }
 
-/// The same for an outcome.
-pub(crate) fn outcome_from_bytes(bytes: &[u8]) -> Option<Outcome> {
-    // SAFETY: as above.
-    (bytes.len() == size_of::<Outcome>()).then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+/// A structure as it lies in memory.
+pub(crate) fn to_bytes<T: Plain>(value: &T) -> Vec<u8> {
+    // SAFETY: all bytes of the value are written; the slice ends with the borrow.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }.to_vec()
 }
 
 unsafe extern "C" {

@@ -22,6 +22,8 @@ mod parsed;
 mod table;
 
 #[cfg(test)]
+mod hash_tests;
+#[cfg(test)]
 mod judgement_tests;
 #[cfg(test)]
 mod law_testing;

@@ -26,12 +26,35 @@ const CLOSING: u8 = 0x02;
 /// `enum weir_kind`.
 const QUIC: u8 = 5;
 
+/// IP protocol numbers.
+const TCP_PROTOCOL: u8 = 6;
+const UDP_PROTOCOL: u8 = 17;
+
 /// Bytes of kernel memory of a bucket of eight entries, and of the line in which its flows wait for one.
 pub const BUCKET_BYTES: usize = size_of::<Bucket>();
 /// See [`BUCKET_BYTES`].
 pub const WAITING_BYTES: usize = size_of::<Waiting>();
 /// Entries of a bucket.
 pub const BUCKET_FLOWS: usize = WAYS;
+/// Bytes of the filter that tells most plain UDP apart; one to a table.
+pub const FILTER_BYTES: usize = size_of::<live_ffi::Filter>();
+/// 64-bit words of the hash function's secret.
+pub const SEED_WORDS: usize = live_ffi::SEED_WORDS;
+
+/// A secret of the hash function that everybody can work out from `number` (SplitMix64; Steele, Lea, Flood 2014): the same
+/// in each run, for tables whose keys nobody chooses against them.
+pub const fn open_seed(number: u64) -> [u64; SEED_WORDS] {
+    let (mut seed, mut state, mut at) = ([0; SEED_WORDS], number, 0);
+    while at < SEED_WORDS {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = state;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        seed[at] = mixed ^ mixed >> 31;
+        at += 1;
+    }
+    seed
+}
 
 /// How a live table believes and forgets. Times are kept in steps of about 1.05 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +75,13 @@ pub struct LiveConfig {
     pub candidate_idle: Duration,
     /// How long one that was seen in both waits.
     pub candidate_reverse_idle: Duration,
-    /// The secret of the hash function.
-    pub seed: [u64; 2],
+    /// The secret of the hash function: eleven random words.
+    pub seed: [u64; SEED_WORDS],
 }
 
 impl LiveConfig {
-    /// The defaults of a live link for `flows` flows under `params`. The seed is zero: draw one where others choose keys.
+    /// The defaults of a live link for `flows` flows under `params`. The seed is
+    /// [`open_seed`]`(0)`: draw one where others choose keys.
     pub fn new(params: &Params, flows: u32) -> Self {
         Self {
             flows,
@@ -68,12 +92,23 @@ impl LiveConfig {
             linger: Duration::from_secs(10),
             candidate_idle: Duration::from_secs(5),
             candidate_reverse_idle: Duration::from_secs(30),
-            seed: [0; 2],
+            seed: open_seed(0),
         }
     }
 
-    fn buckets(&self) -> u32 {
+    /// Buckets of the table; as many lines are there for flows that wait for an entry.
+    pub fn buckets(&self) -> u32 {
         self.flows.clamp(1, 1 << 24).div_ceil(WAYS as u32).next_power_of_two()
+    }
+
+    /// Flows that the table has room for: `flows`, rounded up.
+    pub fn capacity(&self) -> u32 {
+        self.buckets() * WAYS as u32
+    }
+
+    /// Bytes of memory that the table takes, whatever is in it.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.buckets()) * (BUCKET_BYTES + WAITING_BYTES) as u64 + FILTER_BYTES as u64
     }
 
     fn raw(&self) -> TableParams {
@@ -95,44 +130,65 @@ impl LiveConfig {
 
     /// The bytes of `struct weir_table_params`, for programs that read them from a map.
     pub fn to_c_bytes(&self) -> Vec<u8> {
-        let raw = self.raw();
-        let words = [
-            raw.bucket_mask,
-            raw.waiting_mask,
-            raw.admit_bytes,
-            raw.admit_reverse,
-            raw.idle_tcp,
-            raw.idle_udp,
-        ];
-        let rest = [raw.linger, raw.candidate_idle, raw.candidate_reverse_idle, 0];
-        let seeds = raw.seed.iter().flat_map(|half| half.to_ne_bytes());
-        seeds.chain(words.iter().chain(&rest).flat_map(|word| word.to_ne_bytes())).collect()
+        ffi::to_bytes(&self.raw())
+    }
+
+    /// Bytes of `struct weir_table_params`.
+    pub const C_BYTES: usize = size_of::<TableParams>();
+
+    /// From the same bytes, with times as the table keeps them; `None` if there are not [`C_BYTES`](Self::C_BYTES) of
+    /// them.
+    pub fn from_c_bytes(bytes: &[u8]) -> Option<Self> {
+        let raw: TableParams = ffi::from_bytes(bytes)?;
+        let time = |ticks: u32| Duration::from_nanos(u64::from(ticks) << TICK_SHIFT);
+        Some(Self {
+            flows: raw.bucket_mask.saturating_add(1).saturating_mul(WAYS as u32),
+            admit_bytes: raw.admit_bytes,
+            admit_reverse: raw.admit_reverse != 0,
+            idle_tcp: time(raw.idle_tcp),
+            idle_udp: time(raw.idle_udp),
+            linger: time(raw.linger),
+            candidate_idle: time(raw.candidate_idle),
+            candidate_reverse_idle: time(raw.candidate_reverse_idle),
+            seed: raw.seed,
+        })
     }
 }
 
-/// What the table did.
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// Packets, a super-packet as one.
+    pub packets: u64,
+    /// Frame bytes, as the device counts them.
+    pub bytes: u64,
+}
+
+/// What the table did (`struct weir_counters`). Packets are counted in both directions unless said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LiveCounters {
-    /// Packets of both directions: of TCP, of UDP that looks like QUIC, of other UDP, of other protocols, not IP.
-    pub tcp: u64,
-    /// See `tcp`.
-    pub quic: u64,
-    /// See `tcp`.
-    pub udp: u64,
-    /// See `tcp`.
-    pub other: u64,
-    /// See `tcp`.
-    pub not_ip: u64,
+    /// TCP.
+    pub tcp: Count,
+    /// UDP that looks like QUIC.
+    pub quic: Count,
+    /// Other UDP.
+    pub udp: Count,
+    /// Other transports.
+    pub other: Count,
+    /// Not IP.
+    pub not_ip: Count,
+    /// Fragments other than first ones.
+    pub fragment: Count,
+    /// A header was cut short or out of reach.
+    pub truncated: Count,
+    /// Lengths that contradict each other.
+    pub malformed: Count,
+    /// Forward packets that were sent to the standard queue.
+    pub to_standard: Count,
+    /// Forward packets that were sent to the responsive queue.
+    pub to_responsive: Count,
     /// Fragments, first ones too: only those have ports, and none is judged.
     pub ambiguous: u64,
-    /// Packets whose headers are cut short or contradict each other.
-    pub unparsed: u64,
-    /// Bytes of all of them, as the device counts them.
-    pub bytes: u64,
-    /// Forward packets by the queue that they were sent to: standard, responsive.
-    pub queue_packets: [u64; 2],
-    /// Their bytes.
-    pub queue_bytes: [u64; 2],
     /// Packets that the queues dropped.
     pub loss_packets: u64,
     /// Their segments: a super-packet has several.
@@ -176,18 +232,24 @@ impl LiveCounters {
 
     fn from_raw(raw: &live_ffi::Counters) -> Self {
         // By enum weir_kind.
-        let [not_ip, truncated, _fragments, tcp, udp, quic, other, malformed] = raw.packets;
+        let [not_ip, truncated, fragment, tcp, udp, quic, other, malformed] =
+            std::array::from_fn(|kind| Count { packets: raw.packets[kind], bytes: raw.bytes[kind] });
+        let [to_standard, to_responsive] = std::array::from_fn(|queue| Count {
+            packets: raw.queue_packets[queue],
+            bytes: raw.queue_bytes[queue],
+        });
         Self {
             tcp,
             quic,
             udp,
             other,
             not_ip,
+            fragment,
+            truncated,
+            malformed,
+            to_standard,
+            to_responsive,
             ambiguous: raw.ambiguous,
-            unparsed: truncated + malformed,
-            bytes: raw.bytes.iter().sum(),
-            queue_packets: raw.queue_packets,
-            queue_bytes: raw.queue_bytes,
             loss_packets: raw.signal_packets[0],
             loss_segments: raw.signal_segments[0],
             mark_packets: raw.signal_packets[1],
@@ -259,21 +321,22 @@ pub struct LiveFlow {
 }
 
 impl LiveFlow {
-    /// Time since it was last seen, by the table's clock. Wraps after 52 days.
+    /// Time since it was last seen, by the table's clock: none if that was after `now`. Wraps after 26 days.
     pub fn idle(&self, now: Time) -> Duration {
         let ticks = ((now.as_nanos() >> TICK_SHIFT) as u32).wrapping_sub(self.seen);
-        Duration::from_nanos(u64::from(ticks) << TICK_SHIFT)
+        Duration::from_nanos(if ticks > u32::MAX / 2 { 0 } else { u64::from(ticks) << TICK_SHIFT })
     }
 }
 
-/// Whether a bucket that was read from the kernel was being written at that moment: its version is odd.
-pub fn is_torn(bucket: &[u8]) -> bool {
-    bucket.first().is_none_or(|lowest| lowest & 1 == 1)
+/// The version of a bucket as the kernel has it in memory: odd while it is being written, another one afterwards. `None`
+/// if it is not as long as a bucket.
+pub fn version_of(bucket: &[u8]) -> Option<u32> {
+    ffi::from_bytes(bucket).map(|bucket: Bucket| bucket.version)
 }
 
 /// The flows of one bucket as the kernel has it in memory; none if it is not as long as a bucket.
 pub fn flows_of(bucket: &[u8], params: &Params) -> Vec<LiveFlow> {
-    Bucket::from_bytes(bucket).map_or_else(Vec::new, |bucket| entries(&bucket, &params.to_raw()).collect())
+    ffi::from_bytes(bucket).map_or_else(Vec::new, |bucket| entries(&bucket, &params.to_raw()).collect())
 }
 
 fn entries<'a>(bucket: &'a Bucket, law: &'a ffi::Params) -> impl Iterator<Item = LiveFlow> + 'a {
@@ -283,13 +346,14 @@ fn entries<'a>(bucket: &'a Bucket, law: &'a ffi::Params) -> impl Iterator<Item =
 fn view(bucket: &Bucket, way: usize, law: &ffi::Params) -> LiveFlow {
     let (entry, flags) = (&bucket.way[way], bucket.flags[way]);
     let (key, raw) = (&entry.key, &entry.flow);
-    let quic = raw.kind == QUIC;
+    // Before the first packet that tells, there is only the protocol.
+    let quic = raw.kind == QUIC || raw.kind == 0 && key.protocol == UDP_PROTOCOL;
     let (low, high) = (endpoint(key.low, key.low_port), endpoint(key.high, key.high_port));
     let (source, destination) = if flags & ASCENDING != 0 { (low, high) } else { (high, low) };
     let counted = |kind| [0, 1, 2].map(|age| ffi::counted(law, raw, kind, age));
     LiveFlow {
         // The key itself has no protocol where the law does not tell them apart.
-        key: FlowKey { protocol: if quic { 17 } else { 6 }, ..FlowKey::from_raw(key) },
+        key: FlowKey { protocol: if quic { UDP_PROTOCOL } else { TCP_PROTOCOL }, ..FlowKey::from_raw(key) },
         source,
         destination,
         transport: if quic { Transport::Quic } else { Transport::Tcp },
@@ -328,8 +392,8 @@ impl LiveEvent {
     /// From the record's bytes; `None` if it is not as long as one.
     pub fn from_bytes(record: &[u8]) -> Option<Self> {
         let time = u64::from_ne_bytes(record.get(..8)?.try_into().ok()?);
-        let key = ffi::key_from_bytes(record.get(8..8 + KEY_BYTES)?)?;
-        let outcome = ffi::outcome_from_bytes(record.get(record.len().checked_sub(OUTCOME_BYTES)?..)?)?;
+        let key = ffi::from_bytes(record.get(8..8 + KEY_BYTES)?)?;
+        let outcome = ffi::from_bytes(record.get(record.len().checked_sub(OUTCOME_BYTES)?..)?)?;
         Some(Self { time: Time::from_nanos(time), key: FlowKey::from_raw(&key), outcome })
     }
 
@@ -367,6 +431,7 @@ pub struct LiveTable {
     table: TableParams,
     buckets: Vec<Bucket>,
     waiting: Vec<Waiting>,
+    filter: Box<live_ffi::Filter>,
     counters: live_ffi::Counters,
 }
 
@@ -380,6 +445,7 @@ impl LiveTable {
             table: config.raw(),
             buckets: vec![Bucket::default(); buckets],
             waiting: vec![Waiting::default(); buckets],
+            filter: Box::new([0; live_ffi::FILTER]),
             counters: live_ffi::Counters::default(),
         }
     }
@@ -418,19 +484,21 @@ impl LiveTable {
     }
 
     fn visit(&mut self, packet: &ParsedPacket, reverse: bool, now: Time, out: &mut ffi::Outcome) -> bool {
-        if !live_ffi::wants(&self.law, packet.raw(), reverse) {
+        if !live_ffi::wants(&self.law, packet.raw(), reverse)
+            || !live_ffi::filter_passes(&self.filter, packet.raw())
+        {
             return false;
         }
         let (key, ascending) = ffi::key(packet.raw(), self.params.key_has_protocol);
         let hash = live_ffi::hash(&self.table, &key);
-        let index = hash as u32 & self.table.bucket_mask;
-        let (bucket, waiting) = (&mut self.buckets[index as usize], &mut self.waiting[index as usize]);
+        let index = live_ffi::bucket_of(&self.table, hash);
+        let (bucket, waiting) = (&mut self.buckets[index], &mut self.waiting[index]);
         let settings = Settings { law: &self.law, table: &self.table };
         let visit = Visit { packet: packet.raw(), key: &key, hash, ascending, now: now.as_nanos() };
         let way = if reverse {
-            live_ffi::reverse(&settings, bucket, waiting, &visit, &mut self.counters)
+            live_ffi::reverse(&settings, bucket, waiting, &mut self.filter, &visit, &mut self.counters)
         } else {
-            live_ffi::forward(&settings, bucket, waiting, &visit, &mut self.counters, out)
+            live_ffi::forward(&settings, bucket, waiting, &mut self.filter, &visit, &mut self.counters, out)
         };
         way.is_some()
     }
@@ -446,11 +514,16 @@ impl LiveTable {
         }
         let (key, _) = ffi::key(packet.raw(), self.params.key_has_protocol);
         let hash = live_ffi::hash(&self.table, &key);
-        let bucket = &mut self.buckets[(hash as u32 & self.table.bucket_mask) as usize];
+        let bucket = &mut self.buckets[live_ffi::bucket_of(&self.table, hash)];
         match live_ffi::way_of(bucket, &key, hash) {
-            Some(way) => {
-                live_ffi::book(&self.law, &mut bucket.way[way], signal.raw(), cycle.0, segments.into())
-            }
+            Some(way) => live_ffi::book(
+                &self.law,
+                &mut bucket.way[way],
+                signal.raw(),
+                cycle.0,
+                segments.into(),
+                &mut self.counters,
+            ),
             None => self.counters.unowned_signals += 1,
         }
     }
@@ -464,7 +537,7 @@ impl LiveTable {
     pub fn flow_of(&self, packet: &ParsedPacket) -> Option<LiveFlow> {
         let (key, _) = ffi::key(packet.raw(), self.params.key_has_protocol);
         let hash = live_ffi::hash(&self.table, &key);
-        let bucket = &self.buckets[(hash as u32 & self.table.bucket_mask) as usize];
+        let bucket = &self.buckets[live_ffi::bucket_of(&self.table, hash)];
         live_ffi::way_of(bucket, &key, hash).map(|way| view(bucket, way, &self.law))
     }
 
@@ -497,7 +570,20 @@ impl LiveTable {
 
     /// Bytes that the table takes, whatever is in it.
     pub fn bytes(&self) -> usize {
-        self.buckets.len() * (BUCKET_BYTES + WAITING_BYTES)
+        self.buckets.len() * (BUCKET_BYTES + WAITING_BYTES) + FILTER_BYTES
+    }
+
+    /// Whether the filter counts just the entries there are: what tells plain UDP of no flow must not wear off.
+    pub fn filter_is_exact(&self) -> bool {
+        let mut counts = vec![0; live_ffi::FILTER];
+        for bucket in &self.buckets {
+            for way in (0..WAYS).filter(|way| bucket.tag[*way] != 0) {
+                if let Some(at) = live_ffi::filter_of(&bucket.way[way].key) {
+                    counts[at] += 1;
+                }
+            }
+        }
+        counts == *self.filter
     }
 
     /// What it did so far.
@@ -507,7 +593,12 @@ impl LiveTable {
 
     /// The bytes of bucket `index` as the kernel's programs keep it, for comparison with theirs.
     pub fn bucket_bytes(&self, index: usize) -> Vec<u8> {
-        live_ffi::bucket_bytes(&self.buckets[index])
+        ffi::to_bytes(&self.buckets[index])
+    }
+
+    /// The same of the line in which flows wait for a place in that bucket.
+    pub fn waiting_bytes(&self, index: usize) -> Vec<u8> {
+        self.waiting[index].iter().flat_map(ffi::to_bytes).collect()
     }
 
     /// The counters as the kernel's programs keep them.

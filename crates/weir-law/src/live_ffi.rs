@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::ffi::{Flow, Key, Outcome, Packet, Params};
+use crate::ffi::{Flow, Key, Outcome, Packet, Params, Plain};
 
 /// Entries of a bucket.
 pub(crate) const WAYS: usize = 8;
@@ -36,17 +36,25 @@ pub(crate) struct Candidate {
     pub(crate) tag: u32,
     pub(crate) bytes: u32,
     pub(crate) seen: u32,
-    pub(crate) flags: u32,
 }
 
 /// Mirrors `struct weir_waiting`.
 pub(crate) type Waiting = [Candidate; 4];
 
+/// Words of the hash function's secret.
+pub(crate) const SEED_WORDS: usize = 11;
+
+/// Counts of `struct weir_filter`.
+pub(crate) const FILTER: usize = 16_384;
+
+/// Mirrors `struct weir_filter`.
+pub(crate) type Filter = [u32; FILTER];
+
 /// Mirrors `struct weir_table_params`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableParams {
-    pub(crate) seed: [u64; 2],
+    pub(crate) seed: [u64; SEED_WORDS],
     pub(crate) bucket_mask: u32,
     pub(crate) waiting_mask: u32,
     pub(crate) admit_bytes: u32,
@@ -83,6 +91,13 @@ pub(crate) struct Counters {
     pub(crate) ambiguous: u64,
 }
 
+// SAFETY: integers without padding, as the compared layouts show.
+unsafe impl Plain for Bucket {}
+// SAFETY: as above.
+unsafe impl Plain for Candidate {}
+// SAFETY: as above.
+unsafe impl Plain for TableParams {}
+
 /// Words of [`Counters`].
 pub(crate) const COUNTERS: usize = size_of::<Counters>() / 8;
 
@@ -100,30 +115,25 @@ impl Counters {
     }
 }
 
-/// A bucket as it lies in memory.
-pub(crate) fn bucket_bytes(bucket: &Bucket) -> Vec<u8> {
-    // SAFETY: plain integers without padding, as the compared layouts show; the slice ends with the borrow.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(bucket).cast::<u8>(), size_of::<Bucket>()) }
-        .to_vec()
-}
-
-impl Bucket {
-    /// A bucket from memory that the kernel filled; `None` if it is not as long as one.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() != size_of::<Self>() {
-            return None;
-        }
-        // SAFETY: the length was checked, any bits make valid integers, and the read does not ask for alignment.
-        Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
-    }
-}
-
 unsafe extern "C" {
     fn weir_native_wants(law: *const Params, packet: *const Packet, reverse: u32) -> u32;
-    fn weir_native_hash(params: *const TableParams, key: *const Key) -> u64;
-    fn weir_native_way_of(bucket: *const Bucket, key: *const Key, hash: u64) -> u32;
+    fn weir_native_hash(params: *const TableParams, key: *const Key) -> u32;
+    fn weir_native_filter_of(one_port: u32, other_port: u32) -> u32;
+    fn weir_native_is_filtered(key: *const Key) -> u32;
+    fn weir_native_filter_passes(filter: *const Filter, packet: *const Packet) -> u32;
+    fn weir_native_bucket_of(params: *const TableParams, hash: u32) -> u32;
+    #[cfg(test)]
+    fn weir_native_tag_of(hash: u32) -> u32;
+    fn weir_native_way_of(bucket: *const Bucket, key: *const Key, hash: u32) -> u32;
     fn weir_native_may_go(params: *const TableParams, bucket: *const Bucket, way: u32, tick: u32) -> u32;
-    fn weir_native_book(law: *const Params, entry: *mut Entry, kind: u32, cycle: u32, segments: u32);
+    fn weir_native_book(
+        law: *const Params,
+        entry: *mut Entry,
+        kind: u32,
+        cycle: u32,
+        segments: u32,
+        counters: *mut Counters,
+    );
     fn weir_native_count(counters: *mut Counters, packet: *const Packet, bytes: u32);
     fn weir_native_count_choice(counters: *mut Counters, choice: u32, bytes: u32);
     fn weir_native_count_signal(counters: *mut Counters, kind: u32, segments: u32);
@@ -132,9 +142,10 @@ unsafe extern "C" {
         params: *const TableParams,
         bucket: *mut Bucket,
         waiting: *mut Waiting,
+        filter: *mut Filter,
         packet: *const Packet,
         key: *const Key,
-        hash: u64,
+        hash: u32,
         ascending: u32,
         now: u64,
         counters: *mut Counters,
@@ -145,9 +156,10 @@ unsafe extern "C" {
         params: *const TableParams,
         bucket: *mut Bucket,
         waiting: *mut Waiting,
+        filter: *mut Filter,
         packet: *const Packet,
         key: *const Key,
-        hash: u64,
+        hash: u32,
         ascending: u32,
         now: u64,
         counters: *mut Counters,
@@ -164,7 +176,7 @@ pub(crate) struct Settings<'a> {
 pub(crate) struct Visit<'a> {
     pub(crate) packet: &'a Packet,
     pub(crate) key: &'a Key,
-    pub(crate) hash: u64,
+    pub(crate) hash: u32,
     pub(crate) ascending: bool,
     pub(crate) now: u64,
 }
@@ -174,13 +186,41 @@ pub(crate) fn wants(law: &Params, packet: &Packet, reverse: bool) -> bool {
     unsafe { weir_native_wants(law, packet, reverse.into()) != 0 }
 }
 
-pub(crate) fn hash(params: &TableParams, key: &Key) -> u64 {
+pub(crate) fn hash(params: &TableParams, key: &Key) -> u32 {
     // SAFETY: both references are valid mirrors of the C structures.
     unsafe { weir_native_hash(params, key) }
 }
 
+/// The index of the bucket, and of the waiting line, for a hash.
+pub(crate) fn bucket_of(params: &TableParams, hash: u32) -> usize {
+    // SAFETY: the reference is a valid mirror of the C structure.
+    unsafe { weir_native_bucket_of(params, hash) as usize }
+}
+
+/// The tag of a hash in its bucket.
+#[cfg(test)]
+pub(crate) fn tag_of(hash: u32) -> u32 {
+    // SAFETY: from number to number.
+    unsafe { weir_native_tag_of(hash) }
+}
+
+/// Which count of the filter an entry is in, if in any.
+pub(crate) fn filter_of(key: &Key) -> Option<usize> {
+    // SAFETY: the reference is a valid mirror of the C structure; the others are numbers.
+    unsafe {
+        (weir_native_is_filtered(key) != 0)
+            .then(|| weir_native_filter_of(key.low_port.into(), key.high_port.into()) as usize)
+    }
+}
+
+/// Whether a packet is worth a key and a bucket.
+pub(crate) fn filter_passes(filter: &Filter, packet: &Packet) -> bool {
+    // SAFETY: both references are valid mirrors of the C structures.
+    unsafe { weir_native_filter_passes(filter, packet) != 0 }
+}
+
 /// The way that holds a key, if one does.
-pub(crate) fn way_of(bucket: &Bucket, key: &Key, hash: u64) -> Option<usize> {
+pub(crate) fn way_of(bucket: &Bucket, key: &Key, hash: u32) -> Option<usize> {
     // SAFETY: both references are valid mirrors of the C structures.
     let way = unsafe { weir_native_way_of(bucket, key, hash) } as usize;
     (way < WAYS).then_some(way)
@@ -193,9 +233,16 @@ pub(crate) fn may_go(params: &TableParams, bucket: &Bucket, way: usize, tick: u3
 }
 
 /// Puts a signal into an entry's mailbox.
-pub(crate) fn book(law: &Params, entry: &mut Entry, kind: u32, cycle: u32, segments: u32) {
-    // SAFETY: both references are valid mirrors of the C structures; the C side masks the kind.
-    unsafe { weir_native_book(law, entry, kind, cycle, segments) }
+pub(crate) fn book(
+    law: &Params,
+    entry: &mut Entry,
+    kind: u32,
+    cycle: u32,
+    segments: u32,
+    counters: &mut Counters,
+) {
+    // SAFETY: all references are valid mirrors of the C structures; the C side masks the kind.
+    unsafe { weir_native_book(law, entry, kind, cycle, segments, counters) }
 }
 
 pub(crate) fn count(counters: &mut Counters, packet: &Packet, bytes: u32) {
@@ -218,6 +265,7 @@ pub(crate) fn forward(
     settings: &Settings<'_>,
     bucket: &mut Bucket,
     waiting: &mut Waiting,
+    filter: &mut Filter,
     visit: &Visit<'_>,
     counters: &mut Counters,
     out: &mut Outcome,
@@ -229,6 +277,7 @@ pub(crate) fn forward(
             settings.table,
             bucket,
             waiting,
+            filter,
             visit.packet,
             visit.key,
             visit.hash,
@@ -246,6 +295,7 @@ pub(crate) fn reverse(
     settings: &Settings<'_>,
     bucket: &mut Bucket,
     waiting: &mut Waiting,
+    filter: &mut Filter,
     visit: &Visit<'_>,
     counters: &mut Counters,
 ) -> Option<usize> {
@@ -256,6 +306,7 @@ pub(crate) fn reverse(
             settings.table,
             bucket,
             waiting,
+            filter,
             visit.packet,
             visit.key,
             visit.hash,
@@ -271,17 +322,15 @@ pub(crate) fn reverse(
 mod tests {
     use std::mem::offset_of;
 
-    use std::hash::{DefaultHasher, Hasher};
-
-    use super::{Bucket, Candidate, Counters, Entry, TableParams, Waiting};
-    use crate::ffi::Key;
+    use super::{Bucket, Candidate, Counters, Entry, Filter, TableParams, WAYS, Waiting};
 
     unsafe extern "C" {
         static weir_entry_layout: [u32; 4];
         static weir_bucket_layout: [u32; 7];
-        static weir_candidate_layout: [u32; 5];
+        static weir_candidate_layout: [u32; 4];
         static weir_table_params_layout: [u32; 11];
         static weir_counters_layout: [u32; 2];
+        static weir_filter_layout: [u32; 1];
     }
 
     macro_rules! layout {
@@ -294,34 +343,39 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_siphash_1_3() {
-        // The standard library's, which has both halves of the secret zero.
-        for first in 0..=255 {
-            let key = Key {
-                low: std::array::from_fn(|i| first ^ i as u8),
-                high: [first; 16],
-                low_port: u16::from(first) << 7,
-                high_port: 443,
-                protocol: 6,
-                ..Key::default()
-            };
-            let mut theirs = DefaultHasher::new();
-            theirs.write(&key.low);
-            theirs.write(&key.high);
-            theirs.write(&key.low_port.to_ne_bytes());
-            theirs.write(&key.high_port.to_ne_bytes());
-            theirs.write(&[key.protocol, 0, 0, 0]);
-            assert_eq!(super::hash(&TableParams::default(), &key), theirs.finish());
-            let secret = TableParams { seed: [1, 0], ..TableParams::default() };
-            assert_ne!(super::hash(&secret, &key), theirs.finish());
+    fn no_signal_is_booked_ahead_of_its_cycle() {
+        let law = crate::Params::default().to_raw();
+        for now in [3, 4, 5, 6, 0x7fff, 0x8001, u32::MAX] {
+            for back in 0..=6 {
+                for kind in 0..2 {
+                    let (mut entry, mut counters) = (Entry::default(), Counters::default());
+                    entry.flow.cycle = now;
+                    let stamp = now.wrapping_sub(back) & 0x7fff;
+                    super::book(&law, &mut entry, kind, stamp, 1, &mut counters);
+                    let late = back > 2;
+                    assert_eq!(counters.late_signals, u64::from(late), "{back} before {now}");
+                    assert_eq!(entry.flow.late_signals, u16::from(late));
+                    assert_eq!(entry.pending[kind as usize] == 0, late);
+                    // A cycle may have ended elsewhere before the signal was there: it is not the new one's.
+                    let lane = entry.pending[kind as usize] >> (16 * (now.wrapping_add(1) & 3));
+                    assert_eq!(lane & 0xffff, 0, "{back} before {now}");
+                }
+            }
         }
+        // Where signals go to the cycle that is current when they are heard of, none is late.
+        let law = crate::Params::preset(crate::Preset::Comsys).to_raw();
+        let (mut entry, mut counters) = (Entry::default(), Counters::default());
+        entry.flow.cycle = 100;
+        super::book(&law, &mut entry, 0, 7, 1, &mut counters);
+        assert_eq!((entry.pending[0], counters.late_signals), (1, 0));
     }
 
     #[test]
     fn layouts_are_those_of_the_c_side() {
         layout!(Entry, weir_entry_layout, key, flow, pending);
         layout!(Bucket, weir_bucket_layout, version, contended, tag, seen, flags, way);
-        layout!(Candidate, weir_candidate_layout, tag, bytes, seen, flags);
+        layout!(Candidate, weir_candidate_layout, tag, bytes, seen);
+        layout!(Filter, weir_filter_layout,);
         layout!(
             TableParams,
             weir_table_params_layout,
@@ -337,7 +391,10 @@ mod tests {
             candidate_reverse_idle
         );
         layout!(Counters, weir_counters_layout, ambiguous);
-        // The promise of docs/table.md: 192 bytes per flow, what waits included.
-        assert!(size_of::<Bucket>() + size_of::<Waiting>() <= 8 * 192);
+        // The promise of docs/table.md: 192 bytes per flow at most in a table for 65,536, what waits and the filter
+        // included.
+        let flows = 65_536;
+        let bytes = flows / WAYS * (size_of::<Bucket>() + size_of::<Waiting>()) + size_of::<Filter>();
+        assert!(bytes <= flows * 192, "{bytes}");
     }
 }

@@ -19,26 +19,33 @@ u32 weir_native_signal(const struct weir_law_params *params, struct weir_flow *f
 u32 weir_native_choice(const struct weir_law_params *params, const struct weir_flow *flow);
 u32 weir_native_counted(const struct weir_law_params *params, const struct weir_flow *flow, u32 kind, u32 age);
 u32 weir_native_wants(const struct weir_law_params *law, const struct weir_packet *packet, u32 reverse);
-u64 weir_native_hash(const struct weir_table_params *params, const struct weir_key *key);
-u32 weir_native_way_of(const struct weir_bucket *bucket, const struct weir_key *key, u64 hash);
+u32 weir_native_hash(const struct weir_table_params *params, const struct weir_key *key);
+u32 weir_native_filter_of(u32 one_port, u32 other_port);
+u32 weir_native_is_filtered(const struct weir_key *key);
+u32 weir_native_filter_passes(const struct weir_filter *filter, const struct weir_packet *packet);
+u32 weir_native_bucket_of(const struct weir_table_params *params, u32 hash);
+u32 weir_native_tag_of(u32 hash);
+u32 weir_native_way_of(const struct weir_bucket *bucket, const struct weir_key *key, u32 hash);
 u32 weir_native_may_go(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 way, u32 tick);
-void weir_native_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 segments);
+void weir_native_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 segments,
+		      struct weir_counters *counters);
 u32 weir_native_table_forward(const struct weir_law_params *law, const struct weir_table_params *params,
-			      struct weir_bucket *bucket, struct weir_waiting *waiting,
-			      const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
+			      struct weir_bucket *bucket, struct weir_waiting *waiting, struct weir_filter *filter,
+			      const struct weir_packet *packet, const struct weir_key *key, u32 hash, u32 ascending,
 			      u64 now, struct weir_counters *counters, struct weir_outcome *out);
 u32 weir_native_table_reverse(const struct weir_law_params *law, const struct weir_table_params *params,
-			      struct weir_bucket *bucket, struct weir_waiting *waiting,
-			      const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
+			      struct weir_bucket *bucket, struct weir_waiting *waiting, struct weir_filter *filter,
+			      const struct weir_packet *packet, const struct weir_key *key, u32 hash, u32 ascending,
 			      u64 now, struct weir_counters *counters);
 void weir_native_count(struct weir_counters *counters, const struct weir_packet *packet, u32 bytes);
 void weir_native_count_choice(struct weir_counters *counters, u32 choice, u32 bytes);
 void weir_native_count_signal(struct weir_counters *counters, u32 kind, u32 segments);
 extern const u32 weir_entry_layout[4];
 extern const u32 weir_bucket_layout[7];
-extern const u32 weir_candidate_layout[5];
+extern const u32 weir_candidate_layout[4];
 extern const u32 weir_table_params_layout[11];
 extern const u32 weir_counters_layout[2];
+extern const u32 weir_filter_layout[1];
 extern const u32 weir_packet_layout[28];
 extern const u32 weir_key_layout[7];
 extern const u32 weir_law_params_layout[33];
@@ -103,12 +110,37 @@ u32 weir_native_wants(const struct weir_law_params *law, const struct weir_packe
 	return weir_table_wants(law, packet, reverse);
 }
 
-u64 weir_native_hash(const struct weir_table_params *params, const struct weir_key *key)
+u32 weir_native_hash(const struct weir_table_params *params, const struct weir_key *key)
 {
 	return weir_hash(params, key);
 }
 
-u32 weir_native_way_of(const struct weir_bucket *bucket, const struct weir_key *key, u64 hash)
+u32 weir_native_filter_of(u32 one_port, u32 other_port)
+{
+	return weir_filter_of(one_port, other_port);
+}
+
+u32 weir_native_is_filtered(const struct weir_key *key)
+{
+	return weir_is_filtered(key);
+}
+
+u32 weir_native_filter_passes(const struct weir_filter *filter, const struct weir_packet *packet)
+{
+	return weir_filter_passes(filter, packet) != 0;
+}
+
+u32 weir_native_bucket_of(const struct weir_table_params *params, u32 hash)
+{
+	return weir_bucket_of(params, hash);
+}
+
+u32 weir_native_tag_of(u32 hash)
+{
+	return weir_tag_of(hash);
+}
+
+u32 weir_native_way_of(const struct weir_bucket *bucket, const struct weir_key *key, u32 hash)
 {
 	return weir_way_of(bucket, key, weir_tag_of(hash));
 }
@@ -118,17 +150,18 @@ u32 weir_native_may_go(const struct weir_table_params *params, const struct weir
 	return weir_may_go(params, bucket, way & (WEIR_WAYS - 1), tick);
 }
 
-void weir_native_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 segments)
+void weir_native_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 segments,
+		      struct weir_counters *counters)
 {
-	weir_book(entry, kind, cycle, weir_law_weight(law, segments));
+	weir_book(law, entry, kind, cycle, weir_law_weight(law, segments), counters);
 }
 
 u32 weir_native_table_forward(const struct weir_law_params *law, const struct weir_table_params *params,
-			      struct weir_bucket *bucket, struct weir_waiting *waiting,
-			      const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
+			      struct weir_bucket *bucket, struct weir_waiting *waiting, struct weir_filter *filter,
+			      const struct weir_packet *packet, const struct weir_key *key, u32 hash, u32 ascending,
 			      u64 now, struct weir_counters *counters, struct weir_outcome *out)
 {
-	return weir_table_forward(law, params, bucket, waiting, packet, key, hash, ascending, now, counters, out);
+	return weir_table_forward(law, params, bucket, waiting, filter, packet, key, hash, ascending, now, counters, out);
 }
 
 void weir_native_count(struct weir_counters *counters, const struct weir_packet *packet, u32 bytes)
@@ -147,11 +180,11 @@ void weir_native_count_signal(struct weir_counters *counters, u32 kind, u32 segm
 }
 
 u32 weir_native_table_reverse(const struct weir_law_params *law, const struct weir_table_params *params,
-			      struct weir_bucket *bucket, struct weir_waiting *waiting,
-			      const struct weir_packet *packet, const struct weir_key *key, u64 hash, u32 ascending,
+			      struct weir_bucket *bucket, struct weir_waiting *waiting, struct weir_filter *filter,
+			      const struct weir_packet *packet, const struct weir_key *key, u32 hash, u32 ascending,
 			      u64 now, struct weir_counters *counters)
 {
-	return weir_table_reverse(law, params, bucket, waiting, packet, key, hash, ascending, now, counters);
+	return weir_table_reverse(law, params, bucket, waiting, filter, packet, key, hash, ascending, now, counters);
 }
 
 /* Size of a structure, then the offset of each field in order. */
@@ -227,9 +260,8 @@ const u32 weir_bucket_layout[7] = {
 	AT(weir_bucket, seen), AT(weir_bucket, flags), AT(weir_bucket, way)
 };
 
-const u32 weir_candidate_layout[5] = {
-	sizeof(struct weir_candidate), AT(weir_candidate, tag), AT(weir_candidate, bytes), AT(weir_candidate, seen),
-	AT(weir_candidate, flags)
+const u32 weir_candidate_layout[4] = {
+	sizeof(struct weir_candidate), AT(weir_candidate, tag), AT(weir_candidate, bytes), AT(weir_candidate, seen)
 };
 
 const u32 weir_table_params_layout[11] = {
@@ -238,6 +270,8 @@ const u32 weir_table_params_layout[11] = {
 	admit_reverse), AT(weir_table_params, idle_tcp), AT(weir_table_params, idle_udp), AT(weir_table_params,
 	linger), AT(weir_table_params, candidate_idle), AT(weir_table_params, candidate_reverse_idle)
 };
+
+const u32 weir_filter_layout[1] = { sizeof(struct weir_filter) };
 
 /* Words only: the size and the last one's place are enough. */
 const u32 weir_counters_layout[2] = { sizeof(struct weir_counters), AT(weir_counters, ambiguous) };

@@ -198,9 +198,17 @@ impl Params {
         Self { main_signal, ..self }
     }
 
+    /// Bytes of `struct weir_law_params`.
+    pub const C_BYTES: usize = size_of::<ffi::Params>();
+
     /// The bytes of `struct weir_law_params` (`bpf/law_state.h`), for programs that read them from a map.
-    pub fn to_c_bytes(&self) -> [u8; ffi::PARAMS_BYTES] {
-        ffi::params_bytes(self.to_raw())
+    pub fn to_c_bytes(&self) -> Vec<u8> {
+        ffi::to_bytes(&self.to_raw())
+    }
+
+    /// From the same bytes; `None` if there are not [`C_BYTES`](Self::C_BYTES) of them.
+    pub fn from_c_bytes(bytes: &[u8]) -> Option<Self> {
+        ffi::from_bytes(bytes).map(|raw| Self::from_raw(&raw))
     }
 
     /// Whether all fields are in range.

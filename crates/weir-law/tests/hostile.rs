@@ -81,6 +81,7 @@ fn compiles_for_ebpf_without_library_calls() {
         struct weir_table_params table;
         struct weir_bucket bucket;
         struct weir_waiting waiting;
+        struct weir_filter filter;
         struct weir_counters counters;
         struct weir_flow flow;
         struct weir_outcome outcome;
@@ -101,11 +102,11 @@ fn compiles_for_ebpf_without_library_calls() {
         }
         int live(u64 now) {
             u32 ascending = weir_key_of(&packet, params.key_has_protocol, &key), way;
-            u64 hash = weir_hash(&table, &key);
-            way = weir_table_forward(&params, &table, &bucket, &waiting, &packet, &key, hash, ascending, now, &counters,
+            u32 hash = weir_hash(&table, &key);
+            way = weir_table_forward(&params, &table, &bucket, &waiting, &filter, &packet, &key, hash, ascending, now, &counters,
                                      &outcome);
-            weir_table_reverse(&params, &table, &bucket, &waiting, &packet, &key, hash, ascending, now, &counters);
-            weir_book(&bucket.way[way & 7], WEIR_LOSS, outcome.cycle, 1);
+            weir_table_reverse(&params, &table, &bucket, &waiting, &filter, &packet, &key, hash, ascending, now, &counters);
+            weir_book(&params, &bucket.way[way & 7], WEIR_LOSS, outcome.cycle, 1, &counters);
             return way;
         }
     "#;

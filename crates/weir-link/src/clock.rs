@@ -18,6 +18,11 @@ fn read(clock: libc::clockid_t) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// The time since the system's start, which the kernel's programs read too (`bpf_ktime_get_ns`).
+pub(crate) fn monotonic() -> Time {
+    Time::from_nanos(read(libc::CLOCK_MONOTONIC))
+}
+
 impl Clock {
     /// A clock that is zero at `start`. `Instant` is CLOCK_MONOTONIC on Linux, so both count the same nanoseconds.
     pub fn starting(start: Instant) -> Self {

@@ -2,47 +2,81 @@
 
 #[path = "world/pins.rs"]
 mod pins;
+#[path = "world/witness.rs"]
+mod witness;
 #[allow(clippy::disallowed_methods)]
 mod world;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, TC_EGRESS, TcHook, libbpf_sys};
 use pins::Pins;
 use weir_law::Params;
 use weir_link::kernel::attach::{self, Place, Side};
-use weir_link::kernel::{Counters, ProgramConfig, Programs, Role, Snapshot};
+use weir_link::kernel::{ProgramConfig, Programs, Role, Snapshot};
+use witness::Witness;
 use world::{CLIENT, SERVER, World};
 
 /// The bottleneck is a bridge; its queue is at `to-c`.
 const BRIDGE: &str = "ip link add br0 type bridge; ip link set br0 up; \
                       ip link set to-s master br0; ip link set to-c master br0";
 
-fn tree(device: &str) -> String {
+/// Two queues of that kind; so slow that a sender on an emulated processor is several times as fast.
+fn tree(device: &str, leaf: &str) -> String {
     format!(
         "tc qdisc add dev {device} root handle 57e1: htb default 2; \
-         tc class add dev {device} parent 57e1: classid 57e1:ffff htb rate 200mbit ceil 200mbit burst 128k; \
-         tc class add dev {device} parent 57e1:ffff classid 57e1:1 htb rate 100mbit ceil 200mbit burst 128k; \
-         tc class add dev {device} parent 57e1:ffff classid 57e1:2 htb rate 100mbit ceil 200mbit burst 128k; \
-         tc qdisc add dev {device} parent 57e1:1 handle 57e2: bfifo limit 200kb; \
-         tc qdisc add dev {device} parent 57e1:2 handle 57e3: bfifo limit 200kb"
+         tc class add dev {device} parent 57e1: classid 57e1:ffff htb rate 20mbit ceil 20mbit burst 64k; \
+         tc class add dev {device} parent 57e1:ffff classid 57e1:1 htb rate 10mbit ceil 20mbit burst 64k; \
+         tc class add dev {device} parent 57e1:ffff classid 57e1:2 htb rate 10mbit ceil 20mbit burst 64k; \
+         tc qdisc add dev {device} parent 57e1:1 handle 57e2: {leaf}; \
+         tc qdisc add dev {device} parent 57e1:2 handle 57e3: {leaf}"
     )
 }
 
-/// A number of the root qdisc, from `tc -s -j`.
-fn root(device: &str, field: &str) -> u64 {
-    let output = Command::new("tc").args(["-s", "-j", "qdisc", "show", "dev", device]).output().unwrap();
-    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let root = all.as_array().unwrap().iter().find(|qdisc| qdisc["root"] == true).unwrap();
-    root[field].as_u64().unwrap()
+/// The queue of most tests.
+const FIFO: &str = "bfifo limit 200kb";
+
+/// What the queue disciplines of a device count themselves.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    /// By the two queues.
+    drops: u64,
+    /// By the two queues.
+    marks: u64,
+    /// By the root: packets that the driver gave back.
+    requeues: u64,
+    /// By the root: packets, or segments of super-packets, that left.
+    sent: u64,
+    /// By the root: packets that wait.
+    queued: u64,
+}
+
+impl Counted {
+    /// From `tc -s -j`, in the namespace of the calling thread.
+    fn read(device: &str) -> Self {
+        let output = Command::new("tc").args(["-s", "-j", "qdisc", "show", "dev", device]).output().unwrap();
+        let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let qdiscs = all.as_array().unwrap();
+        let root = qdiscs.iter().find(|qdisc| qdisc["root"] == true).unwrap();
+        let leaves =
+            || qdiscs.iter().filter(|qdisc| qdisc["handle"] == "57e2:" || qdisc["handle"] == "57e3:");
+        Self {
+            drops: leaves().map(|leaf| leaf["drops"].as_u64().unwrap()).sum(),
+            // What cannot mark counts none.
+            marks: leaves().filter_map(|leaf| leaf["ecn_mark"].as_u64()).sum(),
+            requeues: root["requeues"].as_u64().unwrap(),
+            sent: root["packets"].as_u64().unwrap(),
+            queued: root["qlen"].as_u64().unwrap(),
+        }
+    }
 }
 
 fn until_empty(device: &str) {
-    while root(device, "qlen") > 0 {
+    while Counted::read(device).queued > 0 {
         std::thread::park_timeout(Duration::from_millis(20));
     }
 }
@@ -73,18 +107,17 @@ fn classify(device: &str, name: &str, can_mark: bool) -> (Pins, Programs) {
 /// Datagrams of 1200 bytes as fast as they go, which is several times the rate.
 fn flood(datagrams: u32, ect: bool) {
     let socket = UdpSocket::bind((SERVER, 0)).unwrap();
-    let tos: libc::c_int = if ect { 2 } else { 0 };
-    // SAFETY: the value is an int of the stated size.
-    let set = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_TOS,
-            std::ptr::from_ref(&tos).cast(),
-            size_of_val(&tos) as u32,
-        )
+    let set = |level, name, value: libc::c_int| {
+        // SAFETY: the value is an int of the stated size.
+        let result = unsafe {
+            let length = size_of_val(&value) as u32;
+            libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(&value).cast(), length)
+        };
+        assert_eq!(result, 0);
     };
-    assert_eq!(set, 0);
+    set(libc::IPPROTO_IP, libc::IP_TOS, if ect { 2 } else { 0 });
+    // Packets in the queue count as this socket's until they leave: it must not wait for them.
+    set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 64 << 20);
     for _ in 0..datagrams {
         socket.send_to(&[0x40; 1200], (CLIENT, 9)).unwrap();
     }
@@ -121,7 +154,7 @@ fn transfer(world: &World, connections: usize, bytes: usize) {
 
 /// Counting begins when every processor has booked a signal of this kind
 /// (`signal_packets` of `struct weir_counters`) and the queue is empty again.
-fn awake(world: &World, device: &'static str, pins: &Pins, mark: bool) -> Counters {
+fn awake(world: &World, device: &'static str, pins: &Pins, mark: bool) {
     let map = MapHandle::from_pinned_path(pins.0.join("counters")).unwrap();
     for processor in 0..std::thread::available_parallelism().unwrap().get() {
         loop {
@@ -137,7 +170,6 @@ fn awake(world: &World, device: &'static str, pins: &Pins, mark: bool) -> Counte
             }
         }
     }
-    Snapshot::open(&pins.0).unwrap().counters().unwrap()
 }
 
 /// Keeps the calling thread, and the softirqs of what it sends, on one processor.
@@ -150,10 +182,97 @@ fn stay_on(processor: usize) {
     }
 }
 
-/// Nothing is booked twice and nothing of others. Most runs agree to the packet. In some, on Linux 6.18 in a virtual machine,
-/// neither tracepoint calls its program for some milliseconds (the program's count of recursion misses stays zero), so that
-/// up to a hundred packets in twenty thousand are seen by nobody.
-fn assert_all_but_a_few(booked: u64, counted: u64, name: &str) {
+/// What the three say of the same packets: the tracing programs, the queues, and the tests' own programs at the same
+/// tracepoints.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    losses: u64,
+    loss_segments: u64,
+    marks: u64,
+    counted: Counted,
+    /// Packets dropped, and packets that left.
+    announced: (u64, u64),
+}
+
+/// Looks at one device, from when all is awake.
+struct Watch<'a> {
+    world: &'a World,
+    device: &'static str,
+    pins: Pins,
+    _programs: Programs,
+    witness: Witness,
+    before: Look,
+}
+
+impl<'a> Watch<'a> {
+    fn new(world: &'a World, device: &'static str, name: &'static str, marks: bool) -> Self {
+        Self::with(world, device, name, marks, &|| ())
+    }
+
+    /// After `behind`, which comes once the programs are attached.
+    fn with(
+        world: &'a World,
+        device: &'static str,
+        name: &'static str,
+        marks: bool,
+        behind: &dyn Fn(),
+    ) -> Self {
+        let (pins, programs, witness) = world.bottleneck.enter(move || {
+            let (ifindex, netns) = identity(device);
+            let (pins, programs) = classify(device, name, marks);
+            (pins, programs, Witness::new(ifindex, netns))
+        });
+        behind();
+        awake(world, device, &pins, marks);
+        let before = look(world, device, &pins, &witness);
+        Self { world, device, pins, _programs: programs, witness, before }
+    }
+
+    /// What came since, once the queues are empty.
+    fn since(&self) -> Look {
+        let device = self.device;
+        self.world.bottleneck.enter(move || until_empty(device));
+        let (now, before) = (look(self.world, device, &self.pins, &self.witness), self.before);
+        Look {
+            losses: now.losses - before.losses,
+            loss_segments: now.loss_segments - before.loss_segments,
+            marks: now.marks - before.marks,
+            counted: Counted {
+                drops: now.counted.drops - before.counted.drops,
+                marks: now.counted.marks - before.counted.marks,
+                requeues: now.counted.requeues - before.counted.requeues,
+                sent: now.counted.sent - before.counted.sent,
+                queued: now.counted.queued,
+            },
+            announced: (now.announced.0 - before.announced.0, now.announced.1 - before.announced.1),
+        }
+    }
+}
+
+fn look(world: &World, device: &'static str, pins: &Pins, witness: &Witness) -> Look {
+    let counters = Snapshot::open(&pins.0).unwrap().counters().unwrap();
+    Look {
+        losses: counters.loss_packets,
+        loss_segments: counters.loss_segments,
+        marks: counters.mark_packets,
+        counted: world.bottleneck.enter(move || Counted::read(device)),
+        announced: witness.seen(),
+    }
+}
+
+/// Set where the kernel's tracepoints are to be relied on.
+const EXACT: &str = "WEIR_EXACT";
+
+/// What is booked is what the queues count, to the packet. But on some virtual machines the kernel now and then calls no
+/// program at all for some milliseconds: then, and only then, as other programs at the same tracepoint (`announced`) have
+/// missed packets too, a fiftieth may be missing.
+fn assert_equal(booked: u64, counted: u64, announced: bool, name: &str) {
+    if announced {
+        assert_eq!(booked, counted, "{name}: booked, and counted by the queues");
+        return;
+    }
+    println!("{name}: this kernel did not announce all: {booked} booked of {counted}");
+    assert!(std::env::var_os(EXACT).is_none(), "{name}: {booked} booked of {counted}, some not announced");
     assert!(booked <= counted && booked >= counted - counted / 50, "{name}: {booked} booked of {counted}");
 }
 
@@ -176,31 +295,76 @@ fn losses_are_the_queues_drops() {
             "to-c"
         };
         world.server.sh(&format!("ethtool -K s tso {offloads} gso {offloads}"));
-        world.bottleneck.sh(&tree(device));
-        let (pins, _programs) = world.bottleneck.enter(move || classify(device, name, false));
-        let before = awake(&world, device, &pins, false);
-        let dropped_before = world.bottleneck.enter(move || root(device, "drops"));
+        world.bottleneck.sh(&tree(device, FIFO));
+        let watch = Watch::new(&world, device, name, false);
         world.server.enter(|| flood(20_000, false));
-        transfer(&world, 4, 4_000_000);
-        world.bottleneck.enter(move || until_empty(device));
-        let drops = world.bottleneck.enter(move || root(device, "drops")) - dropped_before;
-        let mut counters = Snapshot::open(&pins.0).unwrap().counters().unwrap();
-        counters.loss_packets -= before.loss_packets;
-        counters.loss_segments -= before.loss_segments;
-        println!("{name}: {drops} drops, {counters:?}");
+        transfer(&world, 4, 1_000_000);
+        let seen = watch.since();
+        println!("{name}: {seen:?}");
+        let drops = seen.counted.drops;
         assert!(drops > 1000, "{name}: only {drops} drops, nothing is tested");
-        assert_all_but_a_few(counters.loss_packets, drops, name);
-        assert!(counters.loss_segments >= counters.loss_packets, "{name}");
+        assert_equal(seen.losses, drops, seen.announced.0 >= drops, name);
+        assert!(seen.loss_segments >= seen.losses, "{name}");
         if name == "plain" {
-            assert_eq!(counters.loss_segments, counters.loss_packets, "each is one segment");
+            assert_eq!(seen.loss_segments, seen.losses, "each is one segment");
         }
-        assert_eq!(counters.mark_packets, 0);
+        assert_eq!(seen.marks, 0);
     }
 }
 
+/// On kernels that have them: what an AQM drops when it is full and what it drops or marks when packets waited too long.
+#[test]
+fn losses_and_marks_are_the_aqms() {
+    for (name, leaf) in [
+        ("codel", "codel"),
+        ("codel-ecn", "codel ecn limit 300"),
+        ("fq_codel", "fq_codel noecn"),
+        ("fq_codel-ecn", "fq_codel ecn limit 300 memory_limit 1mb"),
+    ] {
+        let Some(world) = World::new() else { return };
+        let kind = leaf.split(' ').next().unwrap();
+        if !has_queue(&world, kind) {
+            println!("skipped: this kernel has no {kind}");
+            continue;
+        }
+        let marks = name.ends_with("ecn");
+        world.bottleneck.sh(BRIDGE);
+        for host in [&world.server, &world.client] {
+            host.sh(if marks {
+                "echo 1 > /proc/sys/net/ipv4/tcp_ecn"
+            } else {
+                "echo 0 > /proc/sys/net/ipv4/tcp_ecn"
+            });
+        }
+        // A packet is one segment, so that packets that left and were announced can be compared.
+        world.server.sh("ethtool -K s tso off gso off");
+        world.bottleneck.sh(&tree("to-c", leaf));
+        let watch = Watch::new(&world, "to-c", name, marks);
+        world.server.enter(move || flood(10_000, marks));
+        transfer(&world, 4, 1_000_000);
+        let seen = watch.since();
+        println!("{name}: {seen:?}");
+        let Counted { drops, marks: marked, requeues, sent, .. } = seen.counted;
+        assert!(
+            drops > 20 && (marked > 5) == marks,
+            "{name}: {drops} drops, {marked} marks: nothing is tested"
+        );
+        assert_equal(seen.losses, drops, seen.announced.0 >= drops, name);
+        assert_equal(seen.marks, marked, seen.announced.1 >= sent + requeues, name);
+    }
+}
+
+/// Whether this kernel has a kind of queue.
+fn has_queue(world: &World, kind: &'static str) -> bool {
+    world.client.enter(move || {
+        let added = Command::new("tc").args(["qdisc", "add", "dev", "lo", "root", kind]).output().unwrap();
+        let _ = Command::new("tc").args(["qdisc", "del", "dev", "lo", "root"]).output();
+        added.status.success()
+    })
+}
+
 /// A program of three instructions behind `forward` sets CE on every packet, as an AQM below would.
-fn mark_all(ifindex: u32) -> std::os::fd::OwnedFd {
-    use std::os::fd::FromRawFd;
+fn mark_all(ifindex: u32) -> OwnedFd {
     let instruction = |code: u8, regs: u8, imm: i32| {
         let mut word = [0u8; 8];
         word[0] = code;
@@ -221,46 +385,47 @@ fn mark_all(ifindex: u32) -> std::os::fd::OwnedFd {
             std::ptr::null_mut(),
         );
         assert!(fd >= 0, "mark_all: {fd}");
+        let program = OwnedFd::from_raw_fd(fd);
         let point = libbpf_sys::BPF_TCX_EGRESS;
         let link = libbpf_sys::bpf_link_create(fd, ifindex as i32, point, std::ptr::null());
-        assert!(link >= 0, "mark_all: {link}");
-        libc::close(fd);
-        std::os::fd::OwnedFd::from_raw_fd(link)
+        if link >= 0 {
+            return OwnedFd::from_raw_fd(link);
+        }
+        // Before 6.6; it goes with its interface.
+        let mut hook = TcHook::new(program.as_fd());
+        hook.ifindex(ifindex as i32).attach_point(TC_EGRESS).handle(1).priority(99);
+        hook.create().unwrap().attach().unwrap();
+        program
     }
 }
 
+/// IFB stops its queue when it holds as many packets as its length. With one queue nothing is dequeued for a queue that has
+/// stopped; with several the queue disciplines do not know for which a packet is, and what the driver does not take is
+/// queued again in front (`dequeue_skb`, `sch_direct_xmit`, `dev_requeue_skb`; net/sched/sch_generic.c). Whether that happens
+/// is a matter of time, and one processor alone empties the device before it is full: the printed `requeues` tell.
 #[test]
-fn marks_are_counted_once_where_the_driver_gives_packets_back() {
-    let Some(world) = World::new() else { return };
-    // IFB stops its queue when it holds as many packets as this, and takes what is over nevertheless; the kernel then keeps
-    // what it had chained already and dequeues it again (sch_direct_xmit, dev_requeue_skb).
-    world.bottleneck.sh(BRIDGE);
-    world
-        .bottleneck
-        .sh("ip link add ifb7 numtxqueues 1 numrxqueues 1 type ifb; ip link set ifb7 txqueuelen 2 up");
-    world.bottleneck.sh(&tree("ifb7"));
-    world.bottleneck.sh(
-        "tc qdisc add dev to-s clsact; \
-         tc filter add dev to-s ingress protocol all matchall action mirred egress redirect dev ifb7 || \
-         tc filter add dev to-s ingress protocol all u32 match u32 0 0 action mirred egress redirect dev ifb7",
-    );
-    let (pins, _programs) = world.bottleneck.enter(|| classify("ifb7", "marks", true));
-    let (ifindex, _) = world.bottleneck.enter(|| identity("ifb7"));
-    let _marker = mark_all_in(&world, ifindex);
-    let before = awake(&world, "ifb7", &pins, true);
-    let read = |field: &'static str| world.bottleneck.enter(move || root("ifb7", field));
-    let (dropped_before, requeued_before, sent_before) = (read("drops"), read("requeues"), read("packets"));
-    world.server.enter(|| flood(20_000, true));
-    world.bottleneck.enter(|| until_empty("ifb7"));
-    let (drops, requeues) = (read("drops") - dropped_before, read("requeues") - requeued_before);
-    let sent = read("packets") - sent_before;
-    let counters = Snapshot::open(&pins.0).unwrap().counters().unwrap();
-    println!("{drops} drops, {requeues} requeues, {sent} sent, {counters:?}");
-    assert_all_but_a_few(counters.loss_packets - before.loss_packets, drops, "losses");
-    // Everything that leaves is marked here, each datagram once; ARP is no datagram.
-    assert_all_but_a_few(counters.mark_packets - before.mark_packets, sent, "marks");
-}
-
-fn mark_all_in(world: &World, ifindex: u32) -> std::os::fd::OwnedFd {
-    world.bottleneck.enter(move || mark_all(ifindex))
+fn signals_are_counted_once_where_the_driver_gives_packets_back() {
+    for (name, queues) in [("once-1", 1), ("once-2", 2)] {
+        let Some(world) = World::new() else { return };
+        world.bottleneck.sh(BRIDGE);
+        world.bottleneck.sh(&format!(
+            "ip link add ifb7 numtxqueues {queues} numrxqueues {queues} type ifb; ip link set ifb7 txqueuelen 2 up"
+        ));
+        world.bottleneck.sh(&tree("ifb7", FIFO));
+        world.bottleneck.sh(
+            "tc qdisc add dev to-s clsact; \
+             tc filter add dev to-s ingress protocol all matchall action mirred egress redirect dev ifb7 || \
+             tc filter add dev to-s ingress protocol all u32 match u32 0 0 action mirred egress redirect dev ifb7",
+        );
+        let marker = std::cell::OnceCell::new();
+        let behind = || drop(marker.set(world.bottleneck.enter(|| mark_all(identity("ifb7").0))));
+        let watch = Watch::with(&world, "ifb7", name, true, &behind);
+        world.server.enter(|| flood(20_000, true));
+        let seen = watch.since();
+        println!("{name}: {seen:?}");
+        let Counted { drops, requeues, sent, .. } = seen.counted;
+        assert_equal(seen.losses, drops, seen.announced.0 >= drops, name);
+        // Everything that leaves is marked here, each datagram once; ARP is no datagram.
+        assert_equal(seen.marks, sent, seen.announced.1 >= sent + requeues, name);
+    }
 }

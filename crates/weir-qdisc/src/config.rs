@@ -10,14 +10,27 @@ mod registry;
 mod table;
 mod words;
 
+pub use crate::cake::CakeKeys;
 pub use crate::codel::CodelKeys;
 pub use crate::crq::{CrqKeys, SplitKind};
+pub use crate::csaqm::{CsaqmKeys, EdgeWord};
+pub use crate::curvy_red::CurvyRedKeys;
+pub use crate::drr::DrrKeys;
+pub use crate::dualpi2::{DualPi2Keys, DualPi2Variant};
+pub use crate::dualq_curvy::{CurvyVariant, DualqCurvyKeys};
 pub use crate::fifo::{BfifoConfig, PfifoConfig};
+pub use crate::fq::FqKeys;
+pub use crate::fq_codel::FqCodelKeys;
+pub use crate::fq_pie::FqPieKeys;
+pub use crate::pi2::{Pi2Keys, Scalable};
+pub use crate::pie::{PieKeys, PieVariant};
+pub use crate::red::RedKeys;
+pub use crate::step::{StepKeys, Threshold};
 pub use error::ConfigError;
 pub use keys::{Keys, Word};
 pub use registry::QdiscConfig;
 
-use weir_core::{Duration, Rate, Seed};
+use weir_core::{Bytes, Duration, Rate, Seed};
 
 use crate::{Limit, QueueLimit};
 
@@ -33,6 +46,9 @@ pub struct BuildContext {
     /// Where disciplines that draw random numbers take their streams from, each by its own name.
     pub seed: Seed,
 }
+
+/// Above a million bytes a round is no round any more (`fq_pie` has the same bound in the kernel).
+const MOST_QUANTUM: u64 = 1 << 20;
 
 impl BuildContext {
     /// A limit in wire bytes, for a discipline of `kind`; `instead` is the one that counts packets.
@@ -64,6 +80,39 @@ impl BuildContext {
             return Err(ConfigError::LimitTooSmall { limit, bytes: bytes.unwrap_or(0), mtu: self.mtu });
         }
         Ok(packets)
+    }
+
+    /// Wire bytes that a flow may send at once, `usual` unless told; at least `least`.
+    pub(crate) fn quantum(
+        &self,
+        key: &'static str,
+        given: Option<Bytes>,
+        usual: u32,
+        least: u32,
+    ) -> Result<u32, ConfigError> {
+        let Some(Bytes(bytes)) = given else { return Ok(usual.max(least)) };
+        let range = u64::from(least)..=MOST_QUANTUM;
+        if !range.contains(&bytes) {
+            return Err(ConfigError::refused(
+                key,
+                format!("{bytes} bytes are not from {least} to {MOST_QUANTUM}"),
+            ));
+        }
+        Ok(bytes as u32)
+    }
+
+    /// As [`packet_limit`](Self::packet_limit), for a discipline of which no other kind counts bytes.
+    pub(crate) fn packets(
+        &self,
+        key: &'static str,
+        limit: Limit,
+        kind: &'static str,
+    ) -> Result<u32, ConfigError> {
+        if let Limit::Bytes(_) = limit {
+            let reason = format!("a {kind} counts packets, not {limit}; give packets such as 1000p, or bdp");
+            return Err(ConfigError::refused(key, reason));
+        }
+        self.packet_limit(limit, kind, kind)
     }
 
     /// A limit for a discipline of `kind` that counts in either unit; a BDP is counted in packets.

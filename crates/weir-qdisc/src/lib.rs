@@ -5,18 +5,45 @@
 //! [`config::Keys`], and enter it in `config/registry.rs`.
 
 pub mod config;
+pub mod edge;
 
+mod cake;
 mod codel;
 mod crq;
+mod csaqm;
+mod curve;
+mod curvy_red;
+mod drr;
+mod dual;
+mod dualpi2;
+mod dualq_curvy;
 mod fifo;
+mod flow_hash;
+mod fq;
+mod fq_codel;
+mod fq_pie;
 mod limit;
+mod links;
+mod pi;
+mod pi2;
+mod pie;
+mod red;
 mod ring;
+mod rounds;
 mod share;
+mod step;
+mod store;
+mod timer;
 
+pub use cake::{Cake, CakeConfig, HostIsolation};
 pub use codel::{CeThreshold, Codel, CodelConfig, KernelVariant};
 pub use config::{BuildContext, ConfigError, QdiscConfig};
 pub use crq::{Crq, CrqConfig, CrqCounters, Sharing, Split, Switching};
+pub use csaqm::{Csaqm, CsaqmConfig};
+pub use drr::{Drr, DrrConfig};
 pub use fifo::{Bfifo, Pfifo};
+pub use fq::{Fq, FqConfig};
+pub use fq_codel::{FqCodel, FqCodelConfig};
 pub use limit::Limit;
 pub use ring::QueueLimit;
 

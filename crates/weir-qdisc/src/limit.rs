@@ -6,7 +6,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_core::{Bytes, Duration, Rate};
 
 use crate::config::ConfigError;
@@ -83,22 +82,60 @@ impl fmt::Display for Limit {
 /// Reads and writes types in configurations as the text of their `FromStr` and `Display`.
 macro_rules! serde_as_words {
     ($($value:ty),*) => {$(
-        impl Serialize for $value {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl ::serde::Serialize for $value {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
 
-        impl<'de> Deserialize<'de> for $value {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+        impl<'de> ::serde::Deserialize<'de> for $value {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as ::serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(::serde::de::Error::custom)
             }
         }
     )*};
 }
 pub(crate) use serde_as_words;
 serde_as_words!(Limit);
+
+/// An enum that configurations name by a word each.
+macro_rules! choice {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident ($expected:literal) {
+            $($(#[$about:meta])* $word:literal => $variant:ident,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$about])* $variant,)*
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(match self {
+                    $(Self::$variant => $word,)*
+                })
+            }
+        }
+
+        impl ::std::str::FromStr for $name {
+            type Err = $crate::ConfigError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($word => Ok(Self::$variant),)*
+                    _ => Err($crate::ConfigError::value(text, $expected)),
+                }
+            }
+        }
+
+        $crate::limit::serde_as_words!($name);
+    };
+}
+pub(crate) use choice;
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,9 @@
 
 use std::collections::VecDeque;
 
-use weir_core::{Backlog, DropReason, Duration, Event, EventKind, EventSink, Packet, QueueId, Time};
+use weir_core::{
+    Backlog, DropReason, Duration, Ecn, Event, EventKind, EventSink, MarkReason, Packet, QueueId, Time,
+};
 
 /// Packets for which a ring makes room at once; a longer ring grows by doubling while it fills for the first time.
 const RESERVED: usize = 16_384;
@@ -25,28 +27,80 @@ pub(crate) struct Ring {
     packets: VecDeque<Packet>,
     bytes: u64,
     limit: QueueLimit,
+    queue: QueueId,
 }
 
 impl Ring {
     pub(crate) fn new(limit: QueueLimit) -> Self {
+        Self::of_queue(QueueId(0), limit)
+    }
+
+    /// A ring that is one of several queues of a discipline.
+    pub(crate) fn of_queue(queue: QueueId, limit: QueueLimit) -> Self {
         let expected = match limit {
             QueueLimit::Packets(packets) => packets as usize,
             // Full-size packets fill a byte limit with few entries; small ones make the ring grow.
             QueueLimit::Bytes(bytes) => usize::try_from(bytes / 1024).unwrap_or(usize::MAX).saturating_add(1),
         };
-        Self { packets: VecDeque::with_capacity(expected.min(RESERVED)), bytes: 0, limit }
+        Self { packets: VecDeque::with_capacity(expected.min(RESERVED)), bytes: 0, limit, queue }
     }
 
     /// Takes the packet at the tail or drops it, and says which.
-    pub(crate) fn offer(&mut self, mut packet: Packet, now: Time, events: &mut dyn EventSink) {
+    pub(crate) fn offer(&mut self, packet: Packet, now: Time, events: &mut dyn EventSink) {
+        self.offer_marked(packet, None, now, events);
+    }
+
+    /// As [`offer`](Self::offer), and marks the packet if it is taken and `mark` gives a reason.
+    pub(crate) fn offer_marked(
+        &mut self,
+        mut packet: Packet,
+        mark: Option<MarkReason>,
+        now: Time,
+        events: &mut dyn EventSink,
+    ) {
         packet.arrived = now;
-        if self.accepts(packet.wire_bytes) {
-            self.packets.push_back(packet);
-            self.bytes += u64::from(packet.wire_bytes);
-            self.report(EventKind::Enqueue, &packet, now, events);
-        } else {
-            self.report(EventKind::Drop(DropReason::Overflow), &packet, now, events);
+        if !self.accepts(packet.wire_bytes) {
+            return self.report(EventKind::Drop(DropReason::Overflow), &packet, now, events);
         }
+        self.bytes += u64::from(packet.wire_bytes);
+        let came = packet;
+        if mark.is_some() {
+            packet.ecn = Ecn::Ce;
+        }
+        self.packets.push_back(packet);
+        self.report(EventKind::Enqueue, &came, now, events);
+        if let Some(reason) = mark {
+            self.say(EventKind::Mark(reason), &packet, now, Duration::ZERO, self.backlog(), events);
+        }
+    }
+
+    /// Drops a packet that arrives.
+    pub(crate) fn refuse(
+        &self,
+        mut packet: Packet,
+        reason: DropReason,
+        now: Time,
+        events: &mut dyn EventSink,
+    ) {
+        packet.arrived = now;
+        self.report(EventKind::Drop(reason), &packet, now, events);
+    }
+
+    /// Marks a packet that has been taken from the head.
+    pub(crate) fn mark(
+        &self,
+        packet: &mut Packet,
+        reason: MarkReason,
+        now: Time,
+        events: &mut dyn EventSink,
+    ) {
+        packet.ecn = Ecn::Ce;
+        self.report(EventKind::Mark(reason), packet, now, events);
+    }
+
+    /// How long the packet at the head has waited; zero for an empty ring.
+    pub(crate) fn head_age(&self, now: Time) -> Duration {
+        self.packets.front().map_or(Duration::ZERO, |head| now.since(head.arrived))
     }
 
     /// Takes the packet at the head, silently: what becomes of it is for the discipline to say.
@@ -72,10 +126,23 @@ impl Ring {
             EventKind::Enqueue => Duration::ZERO,
             _ => now.since(packet.arrived),
         };
-        events.event(&Event { time: now, kind, packet: *packet, queue: QueueId(0), sojourn, backlog });
+        self.say(kind, packet, now, sojourn, backlog, events);
     }
 
-    fn accepts(&self, wire_bytes: u32) -> bool {
+    fn say(
+        &self,
+        kind: EventKind,
+        packet: &Packet,
+        now: Time,
+        sojourn: Duration,
+        backlog: Backlog,
+        events: &mut dyn EventSink,
+    ) {
+        events.event(&Event { time: now, kind, packet: *packet, queue: self.queue, sojourn, backlog });
+    }
+
+    /// Whether the limit leaves room for a packet.
+    pub(crate) fn accepts(&self, wire_bytes: u32) -> bool {
         match self.limit {
             QueueLimit::Packets(limit) => self.packets.len() < limit as usize,
             // No packet is empty on a wire. Counting one that claims to be as a byte keeps the ring bounded.

@@ -1,45 +1,47 @@
 //! `weir bench`.
 
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use weir_lab::{bench_law, bench_link};
+use serde::Serialize;
+use weir_core::Duration;
+use weir_lab::bench::{Bench, Line, law, link};
 
-use crate::cli::{BenchLawArgs, BenchLinkArgs};
+use crate::cli::{BenchArgs, BenchCommand};
 use crate::talk;
 
-/// Measures the paths through the user-space bottleneck beside the kernel's forwarding.
-pub(crate) fn link(args: &BenchLinkArgs) -> anyhow::Result<ExitCode> {
-    let stop = talk::stop_flag()?;
-    let progress = talk::Progress::new("bench link");
-    let bench =
-        bench_link::run(weir_core::Duration::from_secs(args.seconds.max(1)), &stop, &|done, total, name| {
-            progress.show(done as f64 / total as f64, None, name);
-        })
-        .context("the benchmark could not run; `weir doctor` tells what is missing")?;
-    drop(progress);
-    if args.json {
-        talk::print_json(&bench)?;
-    } else {
-        talk::print(&bench.table())?;
+/// Measures, and prints the table.
+pub(crate) fn run(command: &BenchCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        BenchCommand::Link(args) => measure("bench link", args, link::run),
+        BenchCommand::Law(args) => measure("bench law", args, law::run),
     }
-    Ok(if talk::is_stopped(&stop) { ExitCode::from(talk::INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// Measures the law in the kernel.
-pub(crate) fn law(args: &BenchLawArgs) -> anyhow::Result<ExitCode> {
+/// What a benchmark tells of its progress: how much is done, of how much, and what is next.
+type Listener<'a> = &'a (dyn Fn(usize, usize, &str) + Sync);
+
+fn measure<Row, Error>(
+    name: &str,
+    args: &BenchArgs,
+    bench: fn(Duration, &AtomicBool, Listener<'_>) -> Result<Bench<Row>, Error>,
+) -> anyhow::Result<ExitCode>
+where
+    Row: Line + Serialize,
+    Error: std::error::Error + Send + Sync + 'static,
+{
     let stop = talk::stop_flag()?;
-    let progress = talk::Progress::new("bench law");
-    let bench =
-        bench_law::run(weir_core::Duration::from_secs(args.seconds.max(1)), &stop, &|done, total, name| {
-            progress.show(done as f64 / total as f64, None, name);
-        })
-        .context("the benchmark could not run; `weir doctor` tells what is missing")?;
+    let progress = talk::Progress::new(name);
+    let bench = bench(Duration::from_secs(args.seconds.max(1)), &stop, &|done, total, next| {
+        progress.show(done as f64 / total as f64, None, next);
+    })
+    .context("the benchmark could not run; `weir doctor` tells what is missing")?;
     drop(progress);
     if args.json {
         talk::print_json(&bench)?;
     } else {
-        talk::print(&bench.table())?;
+        talk::print(bench.table().trim_end())?;
     }
     Ok(if talk::is_stopped(&stop) { ExitCode::from(talk::INTERRUPTED) } else { ExitCode::SUCCESS })
 }

@@ -399,27 +399,17 @@ pub(crate) enum BenchCommand {
     /// The user-space bottleneck beside the kernel's forwarding with HTB and bfifo, in one run.
     #[command(after_help = "Example:
   weir bench link --seconds 5 --json")]
-    Link(BenchLinkArgs),
+    Link(BenchArgs),
     /// The responsiveness law in the kernel: time per packet, memory per flow, and a router's throughput with and without.
     #[command(after_help = "Example:
-  weir bench law --seconds 5 --json")]
-    Law(BenchLawArgs),
+  weir bench law --seconds 20 --json")]
+    Law(BenchArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct BenchLawArgs {
-    /// Seconds for each of the ten runs of a router.
-    #[arg(long, default_value_t = 5)]
-    pub(crate) seconds: u64,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchLinkArgs {
-    /// Seconds per row.
-    #[arg(long, default_value_t = 5)]
+pub(crate) struct BenchArgs {
+    /// Seconds for each row of `link`, or for the router of `law`.
+    #[arg(long, default_value_t = 10)]
     pub(crate) seconds: u64,
     /// Print JSON.
     #[arg(long)]
@@ -474,6 +464,15 @@ pub(crate) struct VmFetchArgs {
     pub(crate) cache: Option<PathBuf>,
 }
 
+/// What a guest's clock follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VmClock {
+    /// The host's clock.
+    Host,
+    /// The guest's instructions.
+    Counted,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct VmRunArgs {
     /// The kernel, by the first two numbers of its version.
@@ -493,9 +492,13 @@ pub(crate) struct VmRunArgs {
     /// The guest's memory in MiB; its files live there too.
     #[arg(long, default_value_t = 2048, value_name = "MIB")]
     pub(crate) memory: u32,
-    /// How long the guest may run.
+    /// How long the guest may run, by the host's clock.
     #[arg(long, default_value = "600s", value_name = "TIME")]
     pub(crate) timeout: weir_core::Duration,
+    /// The guest's time: the host's, or its own instructions counted, a nanosecond each, so that a slow or busy host
+    /// changes nothing (emulated, with one processor).
+    #[arg(long, value_enum, default_value = "host")]
+    pub(crate) clock: VmClock,
     /// Emulate the processor even where KVM works.
     #[arg(long)]
     pub(crate) emulate: bool,

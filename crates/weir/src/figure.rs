@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use weir_lab::figure::{self, FigureOptions, Plan};
+use weir_lab::figure::{self, FigureOptions, Plan, UNFINISHED};
 use weir_lab::run::RunOptions;
 
 use crate::cli::FigureRunArgs;
@@ -73,8 +73,16 @@ pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
         }
         talk::print(&format!("Plot and tables: {}", out.join("figure.html").display()))?;
     }
+    if result.continued > 0 {
+        eprintln!("weir: {} runs are those of an earlier command that was not finished", result.continued);
+    }
     for warning in &result.warnings {
         eprintln!("weir: warning: {warning}");
+    }
+    let list = out.join(UNFINISHED);
+    if list.exists() {
+        let what = "runs are missing; the same command makes those, or all again without";
+        eprintln!("weir: {what} {}", list.display());
     }
     Ok(match (talk::is_stopped(&stop), result.warnings.is_empty()) {
         (true, _) => ExitCode::from(talk::INTERRUPTED),

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{BenchCommand, Cli, Command, FigureCommand};
+use cli::{Cli, Command, FigureCommand};
 
 fn main() -> ExitCode {
     let outcome = match &Cli::parse().command {
@@ -33,8 +33,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         Command::Show(args) => show::run(args),
         Command::Top(args) => top::run(args),
-        Command::Bench(BenchCommand::Link(args)) => bench::link(args),
-        Command::Bench(BenchCommand::Law(args)) => bench::law(args),
+        Command::Bench(command) => bench::run(command),
         Command::Vm(command) => vm::run(command),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { dir } => generate::man(dir),

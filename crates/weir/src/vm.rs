@@ -8,7 +8,7 @@ use serde::Serialize;
 use weir_lab::vm::fetch::{self, Fetch};
 use weir_lab::vm::{Cache, Guest, Kernel, SERIES, Stream, VmError};
 
-use crate::cli::{VmCommand, VmFetchArgs, VmRunArgs};
+use crate::cli::{VmClock, VmCommand, VmFetchArgs, VmRunArgs};
 use crate::talk;
 
 /// Does what `weir vm` was asked for.
@@ -124,6 +124,7 @@ fn run_command(args: &VmRunArgs) -> anyhow::Result<ExitCode> {
     guest.memory = args.memory;
     guest.timeout = args.timeout.to_std();
     guest.emulate = args.emulate;
+    guest.virtual_time = args.clock == VmClock::Counted;
     guest.files = args.files.iter().map(|file| place(file)).collect::<anyhow::Result<_>>()?;
     guest.programs.clone_from(&args.programs);
     let weir = std::env::current_exe().context("cannot find the weir executable to give to the guest")?;
@@ -188,7 +189,7 @@ mod tests {
     use clap::Parser;
 
     use super::{first_program, place, script};
-    use crate::cli::{Cli, Command, VmCommand, VmRunArgs};
+    use crate::cli::{Cli, Command, VmClock, VmCommand, VmRunArgs};
 
     fn parsed(words: &[&str]) -> VmRunArgs {
         let words = ["weir", "vm", "run"].iter().chain(words);
@@ -203,6 +204,12 @@ mod tests {
         let args = parsed(&["6.1", "--cpus", "4", "--", "sh", "-c", "echo 'a b' $HOME", "--cpus"]);
         assert_eq!((args.kernel.as_str(), args.cpus), ("6.1", 4));
         assert_eq!(script(&args.command), "exec 'sh' '-c' 'echo '\\''a b'\\'' $HOME' '--cpus'\n");
+    }
+
+    #[test]
+    fn the_clock_is_the_hosts_unless_asked() {
+        assert_eq!(parsed(&["6.1", "--", "true"]).clock, VmClock::Host);
+        assert_eq!(parsed(&["6.1", "--clock", "counted", "--", "true"]).clock, VmClock::Counted);
     }
 
     #[test]

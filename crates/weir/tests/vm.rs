@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use weir_lab::scenario::Scenario;
-use weir_lab::vm::{Cache, Kernel, VmOptions, VmProgress, VmRun, run_scenarios};
+use weir_lab::vm::{Cache, Kernel, Outcome, VmError, VmOptions, VmProgress, VmRun, run_scenarios};
 
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
@@ -93,8 +93,7 @@ fn scenarios_run_in_guests_and_their_results_come_back() {
         progress: &|progress| told.lock().unwrap().push(progress),
         ..VmOptions::new(&stop).unwrap()
     };
-    let results = run_scenarios(&kernel, &runs, &options);
-    assert_eq!(results.len(), 3);
+    let results = ended(&kernel, &runs, &options);
     for (index, run) in [(0, 3), (2, 4)] {
         let result = results[index].as_ref().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((result.meta.world.as_str(), result.meta.seed.run), ("vm", run));
@@ -117,9 +116,28 @@ fn scenarios_run_in_guests_and_their_results_come_back() {
     }
     assert!(told.iter().any(|progress| progress.done > 0.0), "{told:?}");
 
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    let results = run_scenarios(&kernel, &runs, &VmOptions { progress: &|_| {}, ..options });
-    assert!(results.iter().all(|result| matches!(result, Err(weir_lab::vm::VmError::Interrupted))));
+    // An interrupt takes the run that is at work, not the one that the same guest has done.
+    let options = VmOptions { progress: &|_| {}, ..options };
+    let runs = [4, 5].map(|run| VmRun { scenario: &first, run, pcap: None });
+    let kept = Mutex::new(Vec::new());
+    run_scenarios(&kernel, &runs, &options, &|index, outcome| {
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        kept.lock().unwrap().push((index, outcome.map(|result| result.flows[0].received_bytes)));
+    });
+    let kept = kept.into_inner().unwrap();
+    assert!(matches!(kept[..], [(0, Ok(100_000)), (1, Err(VmError::Interrupted))]), "{kept:?}");
+
+    let results = ended(&kernel, &runs, &options);
+    assert!(results.iter().all(|result| matches!(result, Err(VmError::Interrupted))));
+}
+
+/// What each run came to; told once for each.
+fn ended(kernel: &Kernel, runs: &[VmRun<'_>], options: &VmOptions<'_>) -> Vec<Outcome> {
+    let outcomes: Vec<Mutex<Option<Outcome>>> = runs.iter().map(|_| Mutex::default()).collect();
+    run_scenarios(kernel, runs, options, &|index, outcome| {
+        assert!(outcomes[index].lock().unwrap().replace(outcome).is_none(), "told twice");
+    });
+    outcomes.into_iter().map(|outcome| outcome.into_inner().unwrap().expect("told")).collect()
 }
 
 /// Bytes of a capture, 0 if there is none.

@@ -1,11 +1,11 @@
 //! What the world `vm` needs: an emulator, kernels to boot, and what the guest's file system is made of.
 
-use std::fs::OpenOptions;
 use std::io;
 
 use super::{Check, Failure, Status, fix, run};
 use crate::vm::Cache;
 use crate::vm::initramfs::host_has;
+use crate::vm::kvm;
 
 const EMULATOR: &str = "qemu-system-x86_64";
 /// What every guest is given, besides what the world `kernel` needs, and the packages that have it.
@@ -33,14 +33,15 @@ fn emulator() -> Check {
 }
 
 fn acceleration() -> Check {
-    let opened = OpenOptions::new().read(true).write(true).open("/dev/kvm");
-    check("/dev/kvm", opened.map(|_| "can be opened".to_owned()).map_err(|error| not_accelerated(&error)))
+    let ran = kvm::probe().map(|()| "QEMU can use it".to_owned());
+    check("/dev/kvm", ran.map_err(|error| not_accelerated(&error)))
 }
 
 fn not_accelerated(error: &io::Error) -> Failure {
     let mend = match error.kind() {
         io::ErrorKind::NotFound => "modprobe kvm_intel || modprobe kvm_amd",
-        _ => "adduser $USER kvm, and log in again",
+        io::ErrorKind::PermissionDenied => "adduser $USER kvm, and log in again",
+        _ => "switch nested virtualisation on in the host of this virtual machine",
     };
     (Status::Limited, format!("{error}; guests are emulated, several times slower"), fix(mend))
 }
@@ -117,5 +118,8 @@ mod tests {
         assert!(closed.2.unwrap().contains("adduser"));
         let absent = not_accelerated(&io::Error::from(io::ErrorKind::NotFound));
         assert!(absent.2.unwrap().contains("modprobe"));
+        let useless = not_accelerated(&io::Error::other("QEMU cannot use KVM"));
+        assert_eq!(useless.0, Status::Limited);
+        assert!(useless.2.unwrap().contains("nested"));
     }
 }

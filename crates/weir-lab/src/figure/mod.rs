@@ -8,6 +8,7 @@ mod crq5;
 mod page;
 mod run;
 mod setting;
+mod unfinished;
 
 use serde::Serialize;
 
@@ -17,6 +18,7 @@ use crate::scenario::Scenario;
 
 pub use run::{FigureError, FigureOptions, FigureProgress, run};
 pub use setting::Variant;
+pub use unfinished::UNFINISHED;
 
 /// A figure of a paper.
 pub trait Figure: Sync {
@@ -102,6 +104,8 @@ pub struct FigureResult {
     pub variant: String,
     /// Whether rate and bytes were a tenth of the paper's.
     pub quick: bool,
+    /// Runs that an earlier command had made, which was stopped or had failed runs.
+    pub continued: usize,
     /// One per cell.
     pub rows: Vec<Cell>,
     /// What the paper says, and whether it held here.
@@ -131,6 +135,7 @@ impl FigureResult {
             seed: plan.seed,
             variant: plan.variant.clone(),
             quick: plan.quick,
+            continued: 0,
             rows,
             statements,
             warnings,

@@ -207,6 +207,10 @@ fn words(
         QdiscConfig::Bfifo(keys) => ("bfifo", format!("limit {}", keys.resolve(context).map_err(wrong)?)),
         QdiscConfig::Codel(keys) => ("codel", codel(keys, context, key)?),
         QdiscConfig::Crq(_) => return Err(cannot(key, "a crq cannot stand inside another")),
+        other => {
+            let message = format!("{} is not set up in the kernel's world; use --on emu", other.kind());
+            return Err(cannot(key, &message));
+        }
     })
 }
 

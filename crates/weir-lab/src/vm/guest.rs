@@ -4,7 +4,7 @@
 //! Three virtio-serial ports carry the job's standard output, its standard error, and at the end a tar archive of
 //! `/results`; the serial port carries the kernel's console. The guest has no disk and no network card.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use super::VmError;
 use super::cache::Kernel;
 use super::initramfs::{self, Contents};
+use super::kvm;
 use super::tools::{self, QEMU, TAR};
 
 /// How often a running guest is looked at.
@@ -26,7 +27,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long a guest may take to come up with KVM before it is started again without.
 const KVM_PATIENCE: Duration = Duration::from_secs(20);
 const KVM: &str = "kvm";
-const TCG: &str = "tcg";
+pub(super) const TCG: &str = "tcg";
 /// The console's file.
 const CONSOLE: &str = "console";
 /// What the guest's first program says before the job.
@@ -49,6 +50,9 @@ pub struct Guest {
     pub programs: Vec<String>,
     /// Files and folders of the host that it shall have, and where.
     pub files: Vec<(PathBuf, PathBuf)>,
+    /// Where the archives are kept that it sends, the last at its end; for a job that sends some of its results before.
+    /// `None` for a folder of the guest's own.
+    pub sent: Option<PathBuf>,
     /// How long it may run.
     pub timeout: Duration,
     /// Emulates the processor even where KVM works.
@@ -103,6 +107,14 @@ impl Finished {
     }
 }
 
+/// Unpacks the archives that a guest sent, one behind the other, into `dir`.
+pub(super) fn unpack(sent: &Path, dir: &Path, stop: &AtomicBool) -> Result<(), VmError> {
+    let mut tar = TAR.command()?;
+    tar.args(["--extract", "--ignore-zeros", "--no-same-owner", "--file"]).arg(sent);
+    tar.arg("--directory").arg(dir);
+    TAR.run(&mut tar, stop, &mut || ()).map(drop)
+}
+
 fn copy(from: &Path, to: &Path) -> Result<(), VmError> {
     fs::create_dir_all(to).map_err(VmError::file(to))?;
     for entry in fs::read_dir(from).map_err(VmError::file(from))?.flatten() {
@@ -137,6 +149,7 @@ impl Guest {
             memory: 2048,
             programs: Vec::new(),
             files: Vec::new(),
+            sent: None,
             timeout: Duration::from_secs(600),
             emulate: false,
             virtual_time: false,
@@ -175,15 +188,15 @@ impl Guest {
                 image_bytes >> 20
             )));
         }
-        let may_accelerate = File::options().read(true).write(true).open("/dev/kvm").is_ok();
-        let mut accelerator = if may_accelerate && !self.emulate && !self.virtual_time { KVM } else { TCG };
+        let wants_kvm = !self.emulate && !self.virtual_time;
+        let mut accelerator = if wants_kvm && kvm::probe().is_ok() { KVM } else { TCG };
         let deadline = now() + self.timeout;
         loop {
             let started = now();
             let ended = self.boot(dir.path(), accelerator, deadline, on_line, stop)?;
             let wall = now() - started;
             if accelerator == KVM && !is_up(dir.path()) && !matches!(ended, Ended::TimedOut) {
-                // Inside another virtual machine KVM may be there and run nothing.
+                // Inside another virtual machine KVM may start and still run no kernel.
                 accelerator = TCG;
                 continue;
             }
@@ -261,7 +274,7 @@ impl Guest {
         qemu.args(["-chardev", &format!("file,id=console,path={}", path(CONSOLE))]);
         qemu.args(["-serial", "chardev:console", "-device", "virtio-serial-pci"]);
         // QEMU's own standard output is the job's. It reads nothing, so its standard input can be the other way out.
-        let results = path("results.tar");
+        let results = self.sent(dir).display().to_string();
         let ports = [("out", "/proc/self/fd/1"), ("err", "/proc/self/fd/0"), ("results", results.as_str())];
         for (number, (name, path)) in (1..).zip(ports) {
             qemu.args(["-chardev", &format!("file,id={name},path={path}")]);
@@ -269,16 +282,18 @@ impl Guest {
         }
     }
 
+    fn sent(&self, dir: &Path) -> PathBuf {
+        self.sent.clone().unwrap_or_else(|| dir.join("results.tar"))
+    }
+
     /// Unpacks what the guest sent, or says why it sent nothing.
     fn conclude(&self, ended: Ended, dir: &Path, stop: &AtomicBool) -> Result<(), VmError> {
-        let sent = dir.join("results.tar");
+        let sent = self.sent(dir);
         let what = match ended {
             Ended::Itself(status, _)
                 if status.success() && sent.metadata().is_ok_and(|found| found.len() > 0) =>
             {
-                let mut tar = TAR.command()?;
-                tar.args(["--extract", "--no-same-owner", "--file"]).arg(&sent).arg("--directory").arg(dir);
-                return TAR.run(&mut tar, stop, &mut || ()).map(drop);
+                return unpack(&sent, dir, stop);
             }
             Ended::TimedOut => format!("was not done after {} s", self.timeout.as_secs()),
             Ended::NeverCameUp => "did not come up".to_owned(),

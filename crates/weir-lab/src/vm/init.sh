@@ -15,9 +15,11 @@ $busybox mount -t devtmpfs devtmpfs /dev
 $busybox --install -s /usr/lib/busybox
 mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
-for dir in /dev/shm /run /tmp /results; do
+for dir in /dev/shm /run /results; do
     mount -t tmpfs -o mode=1777 tmpfs $dir
 done
+# Memory as all else; files that were given may lie there.
+chmod 1777 /tmp
 for link in fd stdin:0 stdout:1 stderr:2; do
     case $link in
     fd) ln -s /proc/self/fd /dev/fd ;;

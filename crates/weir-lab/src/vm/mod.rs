@@ -20,6 +20,7 @@ pub mod fetch;
 pub mod guest;
 pub mod index;
 pub mod initramfs;
+pub(crate) mod kvm;
 pub mod modules;
 pub mod read;
 pub mod scenarios;
@@ -32,7 +33,7 @@ use thiserror::Error;
 
 pub use cache::{Cache, Kernel};
 pub use guest::{Finished, Guest, Stream};
-pub use scenarios::{VmOptions, VmProgress, VmRun, run_scenario, run_scenarios};
+pub use scenarios::{Outcome, VmOptions, VmProgress, VmRun, run_scenario, run_scenarios};
 
 /// The kernels that Weir is tested with: the series, and the Debian suite that it comes from.
 pub const SERIES: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), ("7.2", "forky")];

@@ -1,18 +1,19 @@
 //! Runs scenarios in micro-VMs: a guest gets a batch of them, runs Weir's own command on each, and sends the files back
 //! that a run writes anywhere.
 //!
-//! A guest runs one scenario at a time. Batches are short, so that a guest that dies takes few results with it, and a run
-//! that is interrupted keeps those of the batches before.
+//! A guest runs one scenario at a time and sends each run's files when it ends, so that a guest that dies or is
+//! interrupted takes with it only the run that it is at. Batches are short, since a guest that died takes the rest of its
+//! batch down.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::cache::{Cache, Kernel};
-use super::guest::{Finished, Guest, Stream, folder_prefix, quoted};
+use super::guest::{Guest, Stream, TCG, folder_prefix, quoted, unpack};
+use super::tools::wait;
 use super::{VmError, read};
 use crate::result::RunResult;
 use crate::run::{Progress, RunOptions};
@@ -24,6 +25,8 @@ pub const PROGRESS_LINES: &str = "WEIR_PROGRESS_LINES";
 const PROGRESS: &str = "weir-progress";
 /// What the job says before each of its runs.
 const BEGIN: &str = "weir-begin";
+/// What it says when it has sent a run's files; the run and the bytes of their archive follow.
+const END: &str = "weir-end";
 /// Where a guest finds its scenarios.
 const SCENARIOS: &str = "/weir/scenarios";
 /// For booting, sending results, and what a run takes before and after its flows.
@@ -31,6 +34,9 @@ const BOOT_ALLOWANCE: Duration = Duration::from_secs(120);
 const RUN_ALLOWANCE: Duration = Duration::from_secs(60);
 /// How much longer than its own time a guest may take.
 const SLOWEST: u32 = 20;
+/// The archive comes by another port than the words about it; so long and so often is waited for its end.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOKS: u32 = 500;
 /// Lines of a failed run that its error tells.
 const SAID_LINES: usize = 5;
 
@@ -85,36 +91,31 @@ impl<'a> VmOptions<'a> {
     }
 }
 
-/// Runs scenarios under `kernel`. Each has its result or its error at its place; those that an interrupt kept from running
-/// have [`VmError::Interrupted`].
+/// What a run came to.
+pub type Outcome = Result<RunResult, VmError>;
+
+/// Runs scenarios under `kernel`. `ended` is told what each came to, by its place, as soon as that is known; it is called
+/// once for each, from any thread. Those that an interrupt kept from running have [`VmError::Interrupted`].
 pub fn run_scenarios(
     kernel: &Kernel,
     runs: &[VmRun<'_>],
     options: &VmOptions<'_>,
-) -> Vec<Result<RunResult, VmError>> {
-    let batches: Vec<&[VmRun<'_>]> = runs.chunks(options.batch.max(1)).collect();
+    ended: &(dyn Fn(usize, Outcome) + Sync),
+) {
+    let size = options.batch.max(1);
+    let batches: Vec<&[VmRun<'_>]> = runs.chunks(size).collect();
     let next = AtomicUsize::new(0);
-    let done: Vec<Mutex<Vec<Result<RunResult, VmError>>>> =
-        batches.iter().map(|_| Mutex::new(Vec::new())).collect();
     std::thread::scope(|scope| {
         for _ in 0..options.guests.clamp(1, batches.len().max(1)) {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(batch) = batches.get(index) else { return };
-                    let results = if options.stop.load(Ordering::Relaxed) {
-                        batch.iter().map(|_| Err(VmError::Interrupted)).collect()
-                    } else {
-                        run_batch(kernel, batch, index * options.batch.max(1), options)
-                    };
-                    *done[index].lock().unwrap_or_else(|poison| poison.into_inner()) = results;
+                    run_batch(kernel, batch, index * size, options, ended);
                 }
             });
         }
     });
-    done.into_iter()
-        .flat_map(|batch| batch.into_inner().unwrap_or_else(|poison| poison.into_inner()))
-        .collect()
 }
 
 /// Runs one scenario in a guest of its own.
@@ -126,7 +127,10 @@ pub fn run_scenario(scenario: &Scenario, options: &RunOptions<'_>) -> Result<Run
     let progress = |now: VmProgress| (options.progress)(Progress { done: now.done, left: now.left });
     let vm = VmOptions { progress: &progress, ..VmOptions::new(options.stop)? };
     let run = VmRun { scenario, run: options.run, pcap: options.pcap.clone() };
-    run_scenarios(&kernel, &[run], &vm).pop().unwrap_or(Err(VmError::Interrupted))
+    let (told, outcome) = std::sync::mpsc::channel();
+    // The receiver lives until all is told.
+    run_scenarios(&kernel, &[run], &vm, &|_, outcome| drop(told.send(outcome)));
+    outcome.try_recv().unwrap_or(Err(VmError::Interrupted))
 }
 
 /// Runs a batch in one guest; `first` is the place of its first run among all.
@@ -135,49 +139,54 @@ fn run_batch(
     batch: &[VmRun<'_>],
     first: usize,
     options: &VmOptions<'_>,
-) -> Vec<Result<RunResult, VmError>> {
-    let finished = boot(kernel, batch, first, options);
-    let (finished, said) = match finished {
-        Ok(finished) => finished,
-        Err(error) => return lost(error, batch.len()),
+    ended: &(dyn Fn(usize, Outcome) + Sync),
+) {
+    let mut missing: Vec<usize> = (0..batch.len()).collect();
+    let booted = if options.stop.load(Ordering::Relaxed) {
+        Err(VmError::Interrupted)
+    } else {
+        boot(kernel, batch, first, options, &mut |index, outcome| {
+            missing.retain(|other| *other != index);
+            ended(first + index, outcome);
+        })
     };
-    batch
-        .iter()
-        .zip(&said)
-        .enumerate()
-        .map(|(index, (run, said))| collect(&finished, index, run, said))
-        .collect()
+    let why = booted.err().unwrap_or_else(|| VmError::Inside {
+        release: kernel.about.release.clone(),
+        detail: "the run's files were not sent".to_owned(),
+    });
+    let why = std::sync::Arc::new(why);
+    for index in missing {
+        let error = match &*why {
+            VmError::Interrupted => VmError::Interrupted,
+            _ => VmError::Lost(std::sync::Arc::clone(&why)),
+        };
+        ended(first + index, Err(error));
+    }
 }
 
-/// The same error for every run of a guest that did not come to its end.
-fn lost(error: VmError, runs: usize) -> Vec<Result<RunResult, VmError>> {
-    let error = std::sync::Arc::new(error);
-    let one = || match &*error {
-        VmError::Interrupted => VmError::Interrupted,
-        _ => VmError::Lost(std::sync::Arc::clone(&error)),
-    };
-    (0..runs).map(|_| Err(one())).collect()
-}
-
-/// Boots a guest for a batch. Beside its end comes what each run said, apart from progress.
+/// Boots a guest for a batch. `ended` is told of each run whose files came.
 fn boot(
     kernel: &Kernel,
     batch: &[VmRun<'_>],
     first: usize,
     options: &VmOptions<'_>,
-) -> Result<(Finished, Vec<Vec<String>>), VmError> {
+    ended: &mut dyn FnMut(usize, Outcome),
+) -> Result<(), VmError> {
     let folder = tempfile::Builder::new().prefix(&folder_prefix()).tempdir();
     let folder = folder.map_err(VmError::file(&std::env::temp_dir()))?;
+    let scenarios = folder.path().join("scenarios");
+    fs::create_dir(&scenarios).map_err(VmError::file(&scenarios))?;
     for (index, run) in batch.iter().enumerate() {
         let mut scenario = run.scenario.clone();
         scenario.measure.pcap = run.pcap.is_some();
         let text = toml::to_string(&scenario).map_err(|error| {
             VmError::Request(format!("scenario '{}' cannot be written as TOML: {error}", scenario.name))
         })?;
-        let path = folder.path().join(format!("{index}.toml"));
+        let path = scenarios.join(format!("{index}.toml"));
         fs::write(&path, text).map_err(VmError::file(&path))?;
     }
     let allowed = |run: &VmRun<'_>| run.scenario.measure.timeout.to_std() + RUN_ALLOWANCE;
+    let sent = folder.path().join("sent.tar");
     let guest = Guest {
         memory: options.memory,
         timeout: BOOT_ALLOWANCE + batch.iter().map(allowed).sum::<Duration>() * SLOWEST,
@@ -185,27 +194,47 @@ fn boot(
         virtual_time: true,
         files: vec![
             (options.weir.clone(), PathBuf::from("/usr/bin/weir")),
-            (folder.path().to_owned(), PathBuf::from(SCENARIOS)),
+            (scenarios, PathBuf::from(SCENARIOS)),
         ],
+        sent: Some(sent.clone()),
         ..Guest::new(kernel.clone())
     };
-    let mut said: Vec<Vec<String>> = batch.iter().map(|_| Vec::new()).collect();
-    let mut current = 0;
+    let mut said = Vec::new();
+    let (mut current, mut bytes) = (0, 0);
     let mut listen = |stream: Stream, line: &str| {
         if stream == Stream::Out {
             return;
         }
         if let Some(index) = line.strip_prefix(BEGIN).and_then(|rest| rest.trim().parse().ok()) {
-            current = index;
+            (current, said) = (index, Vec::new());
             (options.progress)(VmProgress { index: first + current, done: 0.0, left: None });
+        } else if let Some((index, size)) = parse_end(line) {
+            bytes += size;
+            if let Some(run) = batch.get(index) {
+                let outcome = receive(&sent, bytes, folder.path())
+                    .and_then(|results| collect(kernel, &results.join(index.to_string()), run, &said));
+                ended(index, outcome);
+            }
         } else if let Some((done, left)) = parse_progress(line) {
             (options.progress)(VmProgress { index: first + current, done, left });
-        } else if let Some(said) = said.get_mut(current) {
+        } else {
             said.push(line.to_owned());
         }
     };
-    let finished = guest.run(&script(batch, options.world), &mut listen, options.stop)?;
-    Ok((finished, said))
+    guest.run(&script(batch, options.world), &mut listen, options.stop).map(drop)
+}
+
+/// Unpacks what was sent so far, which is `bytes` long, and returns the folder of the runs.
+fn receive(sent: &Path, bytes: u64, into: &Path) -> Result<PathBuf, VmError> {
+    for _ in 0..LOOKS {
+        if sent.metadata().is_ok_and(|found| found.len() >= bytes) {
+            break;
+        }
+        wait(LOOK);
+    }
+    // A run that has ended is kept, though an interrupt may come just now.
+    unpack(sent, into, &AtomicBool::new(false))?;
+    Ok(into.join("results"))
 }
 
 /// Runs one scenario after the other and notes how each ended.
@@ -217,7 +246,9 @@ fn script(batch: &[VmRun<'_>], world: &str) -> String {
             script,
             "mkdir /results/{index}\necho {BEGIN} {index} >&2\n\
              weir run {SCENARIOS}/{index}.toml --on {} --run {} --out /results/{index} >/dev/null\n\
-             echo $? >/results/{index}/status\n",
+             echo $? >/results/{index}/status\n\
+             echo {END} {index} $(tar -c -f - -C / results/{index} | tee /dev/vport0p3 | wc -c) >&2\n\
+             rm -rf /results/{index}\n",
             quoted(world),
             run.run
         );
@@ -226,20 +257,14 @@ fn script(batch: &[VmRun<'_>], world: &str) -> String {
 }
 
 /// What a run left, or why it left nothing.
-fn collect(
-    finished: &Finished,
-    index: usize,
-    run: &VmRun<'_>,
-    said: &[String],
-) -> Result<RunResult, VmError> {
-    let folder = finished.results().join(index.to_string());
+fn collect(kernel: &Kernel, folder: &Path, run: &VmRun<'_>, said: &[String]) -> Outcome {
     let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
     // A doubtful result is one; it says itself why it is in doubt.
     if !matches!(status.trim(), "0" | "3") {
         let said = said[said.len().saturating_sub(SAID_LINES)..].join("; ");
         let name = &run.scenario.name;
         return Err(VmError::Inside {
-            release: finished.release.clone(),
+            release: kernel.about.release.clone(),
             detail: format!("scenario '{name}' ended with exit code {}: {said}", status.trim()),
         });
     }
@@ -249,9 +274,9 @@ fn collect(
         }
         fs::copy(folder.join("packets.pcapng"), pcap).map_err(VmError::file(pcap))?;
     }
-    let mut result = read::read(&folder)?;
+    let mut result = read::read(folder)?;
     result.meta.world = "vm".to_owned();
-    result.meta.machine = format!("{}, {} in QEMU", result.meta.machine, finished.accelerator);
+    result.meta.machine = format!("{}, {} in QEMU", result.meta.machine, TCG);
     Ok(result)
 }
 
@@ -260,6 +285,12 @@ pub fn progress_line(done: f64, left: Option<Duration>) -> String {
     let permille = (done.clamp(0.0, 1.0) * 1000.0) as u64;
     let left = left.map_or_else(|| "-".to_owned(), |left| left.as_secs().to_string());
     format!("{PROGRESS} {permille} {left}")
+}
+
+/// A run that has ended, and the bytes that were sent of it.
+fn parse_end(line: &str) -> Option<(usize, u64)> {
+    let (index, bytes) = line.strip_prefix(END)?.trim().split_once(' ')?;
+    Some((index.parse().ok()?, bytes.trim().parse().ok()?))
 }
 
 fn parse_progress(line: &str) -> Option<(f64, Option<Duration>)> {

@@ -4,10 +4,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_lab::figure::{
-    self, About, Cell, Figure, FigureError, FigureOptions, FigureProgress, FigureResult, Job, Plan, Variant,
+    self, About, Cell, Figure, FigureError, FigureOptions, FigureProgress, FigureResult, Job, Plan,
+    UNFINISHED, Variant,
 };
 use weir_lab::result::RunResult;
 use weir_lab::run::{RunOptions, World};
+use weir_lab::scenario::Scenario;
 
 use crate::{root_and_turn, scenario};
 
@@ -37,11 +39,14 @@ impl Figure for Small {
 
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
         let job = |queue: &str| Job {
-            name: format!("{queue}, run 0"),
-            scenario: scenario(
-                &format!("rate = '20mbit', rtt = '5ms', qdisc = '{queue}'"),
-                &["stack = 'tcp', controller = 'cubic', bytes = '500kb'"],
-            ),
+            name: name_of(queue),
+            scenario: Scenario {
+                seed: plan.seed,
+                ..scenario(
+                    &format!("rate = '20mbit', rtt = '5ms', qdisc = '{queue}'"),
+                    &["stack = 'tcp', controller = 'cubic', bytes = '500kb'"],
+                )
+            },
             run: 0,
         };
         let all = QUEUES.map(job).into_iter();
@@ -72,6 +77,7 @@ impl Figure for Small {
             seed: plan.seed,
             variant: plan.variant.clone(),
             quick: plan.quick,
+            continued: 0,
             rows: rows.collect(),
             statements: Vec::new(),
             warnings: Vec::new(),
@@ -145,6 +151,65 @@ fn a_figure_that_is_stopped_says_which_cells_are_missing() {
     assert_eq!(result.rows[1].measured, None);
     assert!(result.rows[1].notes[0].contains("interrupted"), "{:?}", result.rows);
     assert!(folder.path().join("figure.json").exists());
+
+    // The same command again makes what is missing, and a third all.
+    let again = |seed| {
+        let stop = AtomicBool::new(false);
+        let told = Mutex::new(Vec::new());
+        let progress = |now: FigureProgress| told.lock().unwrap().push((now.done, now.last));
+        let options = FigureOptions {
+            out: folder.path().to_owned(),
+            jobs: Some(1),
+            run: RunOptions::new(&stop),
+            progress: &progress,
+        };
+        let result = figure::run(&Small, &Plan { seed, ..plan(None) }, &options).unwrap();
+        (result, told.into_inner().unwrap())
+    };
+    let list = folder.path().join(UNFINISHED);
+    assert!(list.exists());
+    let (second, told) = again(5);
+    assert_eq!((second.continued, second.rows[0].measured), (1, result.rows[0].measured));
+    assert!(second.rows.iter().all(|cell| cell.measured.is_some()), "{:?}", second.rows);
+    assert_eq!(told, [(1, String::new()), (2, name_of(QUEUES[1]))]);
+    assert!(!list.exists());
+    let (third, told) = again(5);
+    assert_eq!((third.continued, told.len()), (0, 2));
+}
+
+#[test]
+fn what_others_measured_is_measured_again() {
+    let Some(_turn) = root_and_turn() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(true);
+    let make = |stop: &AtomicBool, seed| {
+        let options = FigureOptions {
+            out: folder.path().to_owned(),
+            jobs: Some(1),
+            run: RunOptions::new(stop),
+            progress: &|_| {},
+        };
+        figure::run(&Small, &Plan { seed, ..plan(Some("bfifo")) }, &options).unwrap()
+    };
+    make(&stop, 5);
+    let list = folder.path().join(UNFINISHED);
+    let measurer = std::fs::read_to_string(&list).unwrap();
+    stop.store(false, Ordering::Relaxed);
+    make(&stop, 5);
+    let run = name_of(QUEUES[0]);
+    // Listed by this build, by another one, and for another seed.
+    for (first, seed, continued) in [(measurer.as_str(), 5, 1), ("weir 0\n", 5, 0), (measurer.as_str(), 6, 0)]
+    {
+        std::fs::write(&list, format!("{first}{run}\n")).unwrap();
+        assert_eq!(make(&stop, seed).continued, continued, "{first} {seed}");
+    }
+    // A line that was cut off lists nothing.
+    std::fs::write(&list, format!("{measurer}{run}")).unwrap();
+    assert_eq!(make(&stop, 6).continued, 0);
+}
+
+fn name_of(queue: &str) -> String {
+    format!("{queue}, run 0")
 }
 
 #[test]

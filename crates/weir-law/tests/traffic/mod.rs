@@ -1,12 +1,15 @@
-//! Traffic for the tests of the live table: packets of any flow, and senders that go through whole round trips.
+//! Traffic for the tests of the live table, here and in the kernel: packets of any flow, and senders that go through whole
+//! round trips.
 
 #![allow(dead_code, reason = "each test file uses its part")]
+
+pub(crate) mod attacks;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use weir_core::{CycleId, Duration, QueueChoice, Time};
-use weir_law::live::{LiveOutcome, LiveTable};
-use weir_law::{Direction, ParsedPacket, Signal, Start, parse_cut};
+use weir_law::live::{LiveConfig, LiveOutcome, LiveTable, open_seed};
+use weir_law::{Direction, Params, ParsedPacket, Signal, Start, parse_cut};
 
 pub(crate) const FIN: u8 = 0x01;
 pub(crate) const SYN: u8 = 0x02;
@@ -16,8 +19,59 @@ pub(crate) const ACK: u8 = 0x10;
 /// Payload of a full TCP segment.
 pub(crate) const SEGMENT: u32 = 1460;
 
+/// A table with a seed.
+pub(crate) fn table(flows: u32) -> LiveTable {
+    let params = Params::default();
+    LiveTable::new(params, &LiveConfig { seed: open_seed(7), ..LiveConfig::new(&params, flows) })
+}
+
+/// The headers of a packet on an IP link, and its length there.
+pub(crate) type Frame = (Vec<u8>, u32);
+
+/// A table that takes such packets: the native one, or that of the kernel's programs.
+pub(crate) trait Table {
+    /// Runs a packet.
+    fn arrive(&mut self, frame: &Frame, direction: Direction, now: Time) -> LiveOutcome;
+    /// Books a signal on a packet that was stamped with `cycle`.
+    fn tell(&mut self, frame: &Frame, cycle: CycleId, signal: Signal, segments: u16);
+    /// Whether a packet's flow has an entry.
+    fn knows(&self, frame: &Frame) -> bool;
+    /// Entries that are taken, and entries in all.
+    fn taken(&self) -> (usize, usize);
+    /// Bytes that it takes.
+    fn memory(&self) -> usize;
+    /// Called once per second of an attack's time, for what a table wants to know of itself.
+    fn check(&mut self) {}
+}
+
+impl Table for LiveTable {
+    fn arrive(&mut self, frame: &Frame, direction: Direction, now: Time) -> LiveOutcome {
+        send(self, &parsed(frame), direction, now)
+    }
+
+    fn tell(&mut self, frame: &Frame, cycle: CycleId, signal: Signal, segments: u16) {
+        self.signal(&parsed(frame), cycle, signal, segments);
+    }
+
+    fn knows(&self, frame: &Frame) -> bool {
+        self.flow_of(&parsed(frame)).is_some()
+    }
+
+    fn taken(&self) -> (usize, usize) {
+        (self.len(), self.capacity())
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes()
+    }
+}
+
+fn parsed((bytes, wire): &Frame) -> ParsedPacket {
+    parse_cut(bytes, *wire, Start::Ip)
+}
+
 /// An IP header with room for `rest`; `payload` more bytes are said to follow, but are not there.
-fn ip(from: SocketAddr, to: SocketAddr, protocol: u8, rest: &[u8], payload: u32, ecn: u8) -> (Vec<u8>, u32) {
+fn ip(from: SocketAddr, to: SocketAddr, protocol: u8, rest: &[u8], payload: u32, ecn: u8) -> Frame {
     let length = rest.len() as u32 + payload;
     let mut out = Vec::with_capacity(40 + rest.len());
     match (from, to) {
@@ -48,14 +102,14 @@ fn ports(from: SocketAddr, to: SocketAddr) -> [u8; 4] {
     [from[0], from[1], to[0], to[1]]
 }
 
-/// The headers of a TCP segment, and its length on an IP link.
+/// A TCP segment.
 pub(crate) fn tcp_frame(
     from: SocketAddr,
     to: SocketAddr,
     (seq, ack): (u32, u32),
     flags: u8,
     payload: u32,
-) -> (Vec<u8>, u32) {
+) -> Frame {
     let mut header = Vec::with_capacity(20);
     header.extend(ports(from, to));
     header.extend(seq.to_be_bytes());
@@ -71,30 +125,36 @@ pub(crate) fn tcp(
     flags: u8,
     payload: u32,
 ) -> ParsedPacket {
-    let (frame, wire) = tcp_frame(from, to, numbers, flags, payload);
-    parse_cut(&frame, wire, Start::Ip)
+    parsed(&tcp_frame(from, to, numbers, flags, payload))
 }
 
 /// A datagram of `payload` bytes with a short header.
-pub(crate) fn quic(from: SocketAddr, to: SocketAddr, spin: bool, payload: u32) -> ParsedPacket {
+pub(crate) fn quic_frame(from: SocketAddr, to: SocketAddr, spin: bool, payload: u32) -> Frame {
     datagram(from, to, &[0x40 | u8::from(spin) << 5], payload)
 }
 
-/// A datagram with an Initial packet of version 1 that fills it.
+pub(crate) fn quic(from: SocketAddr, to: SocketAddr, spin: bool, payload: u32) -> ParsedPacket {
+    parsed(&quic_frame(from, to, spin, payload))
+}
+
 pub(crate) fn initial(from: SocketAddr, to: SocketAddr, payload: u32) -> ParsedPacket {
+    parsed(&initial_frame(from, to, payload))
+}
+
+/// A datagram with an Initial packet of version 1 that fills it.
+pub(crate) fn initial_frame(from: SocketAddr, to: SocketAddr, payload: u32) -> Frame {
     let rest = (0x4000 | (payload - 17) as u16).to_be_bytes();
     let start = [0xc0, 0, 0, 0, 1, 4, 1, 2, 3, 4, 3, 9, 9, 9, 0, rest[0], rest[1]];
     datagram(from, to, &start, payload)
 }
 
-fn datagram(from: SocketAddr, to: SocketAddr, start: &[u8], payload: u32) -> ParsedPacket {
+fn datagram(from: SocketAddr, to: SocketAddr, start: &[u8], payload: u32) -> Frame {
     let mut header = Vec::with_capacity(8 + start.len());
     header.extend(ports(from, to));
     header.extend(((8 + payload) as u16).to_be_bytes());
     header.extend([0, 0]);
     header.extend(start);
-    let (frame, wire) = ip(from, to, 17, &header, payload - start.len() as u32, 2);
-    parse_cut(&frame, wire, Start::Ip)
+    ip(from, to, 17, &header, payload - start.len() as u32, 2)
 }
 
 /// An end of a flow; different numbers are different ends of one family.
@@ -130,30 +190,38 @@ impl Peer {
     }
 
     /// The next forward packet.
-    pub(crate) fn data(&mut self, payload: u32) -> ParsedPacket {
+    pub(crate) fn data_frame(&mut self, payload: u32) -> Frame {
         match self.carrier {
-            Carrier::Quic => quic(self.from, self.to, self.spin, payload),
+            Carrier::Quic => quic_frame(self.from, self.to, self.spin, payload),
             Carrier::Tcp => {
-                let packet = tcp(self.from, self.to, (self.seq, self.ack), ACK, payload);
+                let frame = tcp_frame(self.from, self.to, (self.seq, self.ack), ACK, payload);
                 self.seq = self.seq.wrapping_add(payload);
-                packet
+                frame
             }
         }
     }
 
+    pub(crate) fn data(&mut self, payload: u32) -> ParsedPacket {
+        parsed(&self.data_frame(payload))
+    }
+
     /// What the receiver says when all of it has come.
-    pub(crate) fn answer(&self) -> ParsedPacket {
+    pub(crate) fn answer_frame(&self) -> Frame {
         match self.carrier {
-            Carrier::Quic => quic(self.to, self.from, self.spin, 40),
-            Carrier::Tcp => tcp(self.to, self.from, (self.ack, self.seq), ACK, 0),
+            Carrier::Quic => quic_frame(self.to, self.from, self.spin, 40),
+            Carrier::Tcp => tcp_frame(self.to, self.from, (self.ack, self.seq), ACK, 0),
         }
+    }
+
+    pub(crate) fn answer(&self) -> ParsedPacket {
+        parsed(&self.answer_frame())
     }
 
     /// A round trip of `window` bytes in packets of at most `most`; then the answer. `signals` are for its first packet.
     /// Returns what the last packet found.
     pub(crate) fn cycle(
         &mut self,
-        table: &mut LiveTable,
+        table: &mut impl Table,
         window: u32,
         most: u32,
         signals: &[Signal],
@@ -162,17 +230,17 @@ impl Peer {
         self.spin = !self.spin;
         let (mut left, mut last) = (window, None);
         while left > 0 {
-            let packet = self.data(left.min(most));
+            let frame = self.data_frame(left.min(most));
             left -= left.min(most);
-            let found = send(table, &packet, Direction::Forward, now);
+            let found = table.arrive(&frame, Direction::Forward, now);
             if last.is_none() {
                 for signal in signals {
-                    table.signal(&packet, found.cycle, *signal, 1);
+                    table.tell(&frame, found.cycle, *signal, 1);
                 }
             }
             last = Some(found);
         }
-        send(table, &self.answer(), Direction::Reverse, now + Duration::from_millis(1));
+        table.arrive(&self.answer_frame(), Direction::Reverse, now + Duration::from_millis(1));
         last.unwrap_or(LiveOutcome {
             known: false,
             cycle: CycleId(0),
@@ -183,7 +251,7 @@ impl Peer {
 
     /// Round trips `every` apart that lose a packet in every third and halve the window then, until the flow has earned
     /// the responsive queue. Returns when.
-    pub(crate) fn earn(&mut self, table: &mut LiveTable, mut now: Time, every: Duration) -> Time {
+    pub(crate) fn earn(&mut self, table: &mut impl Table, mut now: Time, every: Duration) -> Time {
         for round in 0..12 {
             let (window, lost) =
                 if round % 3 == 1 { (20, [Signal::Loss].as_slice()) } else { (10, [].as_slice()) };
@@ -193,7 +261,7 @@ impl Peer {
                 return now;
             }
         }
-        panic!("{self:?} earned nothing: {:?}", table.flow_of(&self.answer()));
+        panic!("{self:?} earned nothing");
     }
 }
 

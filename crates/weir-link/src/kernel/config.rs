@@ -1,8 +1,8 @@
 //! What a queue's programs are loaded with: the settings in Rust, and their layout in the programs' read-only section.
 
 use weir_law::Params;
+use weir_law::live::{LiveConfig, SEED_WORDS};
 
-use super::bytes::Reader;
 use super::error::KernelError;
 use super::reasons::Reasons;
 use super::tree::HTB_HANDLE;
@@ -44,65 +44,15 @@ pub struct ProgramConfig {
     /// keys: whoever sends packets of many flows then fills the table.
     pub admit_at_once: bool,
     /// The secret of the table's hash function; `None` draws one.
-    pub seed: Option<[u64; 2]>,
+    pub seed: Option<[u64; SEED_WORDS]>,
 }
 
-/// Ways of one bucket (`WEIR_WAYS` of `bpf/table.h`), and candidates of one line of the waiting table.
-const WAYS: u32 = 8;
-
 /// Of which layout the settings and the table are. Goes up when either changes.
-const LAYOUT_VERSION: u32 = 1;
+const LAYOUT_VERSION: u32 = 2;
 
 /// What the ring of events holds: the records of some 1000 ended cycles, which is one in 10 ms for each of ten flows for a
 /// second. Without listeners there is only the page that the kernel wants.
 const EVENT_BYTES: [u32; 2] = [4096, 1 << 18];
-
-/// The shape of a table: `struct weir_table_params` of `bpf/table.h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
-    seed: [u64; 2],
-    bucket_mask: u32,
-    waiting_mask: u32,
-    admit_bytes: u32,
-    admit_reverse: u32,
-    idle_tcp: u32,
-    idle_udp: u32,
-    linger: u32,
-    candidate_idle: u32,
-    candidate_reverse_idle: u32,
-}
-
-impl Layout {
-    pub(super) fn buckets(&self) -> u32 {
-        self.bucket_mask + 1
-    }
-
-    pub(super) fn waiting_lines(&self) -> u32 {
-        self.waiting_mask + 1
-    }
-
-    pub(super) fn capacity(&self) -> u32 {
-        self.buckets() * WAYS
-    }
-
-    fn write(&self, out: &mut Writer) {
-        out.field("table", &[]);
-        for half in self.seed {
-            out.bytes.extend_from_slice(&half.to_ne_bytes());
-        }
-        let words = |out: &mut Writer, words: &[u32]| {
-            words.iter().for_each(|word| out.bytes.extend_from_slice(&word.to_ne_bytes()));
-        };
-        words(out, &[self.bucket_mask, self.waiting_mask, self.admit_bytes, self.admit_reverse]);
-        words(out, &[self.idle_tcp, self.idle_udp, self.linger, self.candidate_idle]);
-        words(out, &[self.candidate_reverse_idle, 0]);
-    }
-
-    /// Kernel memory that the table takes.
-    pub(super) fn bytes(&self) -> u64 {
-        u64::from(self.buckets()) * 1472 + u64::from(self.waiting_lines()) * 64
-    }
-}
 
 impl ProgramConfig {
     /// Settings for the queue of device `ifindex` in the network namespace with inode `netns`.
@@ -127,48 +77,34 @@ impl ProgramConfig {
         EVENT_BYTES[usize::from(self.events)]
     }
 
-    /// The shape of a new table.
-    pub(super) fn layout(&self, seed: [u64; 2]) -> Result<Layout, KernelError> {
+    /// A new table.
+    pub(super) fn table(&self, seed: [u64; SEED_WORDS]) -> Result<LiveConfig, KernelError> {
         if !(8..=1 << 24).contains(&self.flows) {
             let value = self.flows.into();
             return Err(KernelError::OutOfRange { field: "flows", value, range: "8 to 16777216" });
         }
-        let buckets = self.flows.div_ceil(WAYS).next_power_of_two();
-        Ok(self.limits(Layout {
-            seed,
-            bucket_mask: buckets - 1,
-            waiting_mask: buckets - 1,
-            admit_bytes: 0,
-            admit_reverse: 1,
-            idle_tcp: units(300_000),
-            idle_udp: units(60_000),
-            linger: units(10_000),
-            candidate_idle: units(5_000),
-            candidate_reverse_idle: units(30_000),
-        }))
+        Ok(self.over(&LiveConfig { seed, ..LiveConfig::new(&self.params, self.flows) }))
     }
 
     /// The same table with what these settings change of it.
-    pub(super) fn over(&self, layout: &Layout) -> Layout {
-        self.limits(*layout)
-    }
-
-    fn limits(&self, layout: Layout) -> Layout {
-        if self.admit_at_once {
-            return Layout { admit_bytes: 0, admit_reverse: 0, ..layout };
+    pub(super) fn over(&self, table: &LiveConfig) -> LiveConfig {
+        let LiveConfig { admit_bytes, .. } = LiveConfig::new(&self.params, self.flows);
+        LiveConfig {
+            admit_bytes: if self.admit_at_once { 0 } else { admit_bytes },
+            admit_reverse: !self.admit_at_once,
+            ..*table
         }
-        Layout { admit_bytes: self.params.mss * self.params.min_window_segments, ..layout }
     }
 
     /// As the programs read them (`struct weir_crq_config` of `bpf/crq_maps.h`).
-    pub(super) fn to_bytes(&self, layout: &Layout, reasons: &Reasons) -> Vec<u8> {
-        self.written(layout, reasons).bytes
+    pub(super) fn to_bytes(&self, table: &LiveConfig, reasons: &Reasons) -> Vec<u8> {
+        self.written(table, reasons).bytes
     }
 
-    fn written(&self, layout: &Layout, reasons: &Reasons) -> Writer {
+    fn written(&self, table: &LiveConfig, reasons: &Reasons) -> Writer {
         let (core, subsystem, own) = reasons.tables();
         let mut out = Writer::default();
-        layout.write(&mut out);
+        out.field("table", &table.to_c_bytes());
         out.field("law", &self.params.to_c_bytes());
         out.field("version", &LAYOUT_VERSION.to_ne_bytes());
         out.field("ifindex", &self.ifindex.to_ne_bytes());
@@ -186,11 +122,6 @@ impl ProgramConfig {
     }
 }
 
-/// Milliseconds in the table's units of 2^20 ns.
-fn units(milliseconds: u64) -> u32 {
-    ((milliseconds * 1_000_000) >> 20) as u32
-}
-
 /// Writes a C structure field by field and remembers where each one begins, for the test that compares with the object.
 #[derive(Default)]
 struct Writer {
@@ -205,41 +136,19 @@ impl Writer {
     }
 }
 
-/// The shape of a table from settings as [`ProgramConfig::to_bytes`] wrote them; `None` where another version did.
-pub(super) fn layout_from_bytes(bytes: &[u8]) -> Option<Layout> {
-    let settings = Reader(bytes);
-    if settings.u32(TABLE_BYTES + LAW_BYTES) != LAYOUT_VERSION {
+/// The table and the law from settings as [`ProgramConfig::to_bytes`] wrote them; `None` where another version did.
+pub(super) fn from_bytes(bytes: &[u8]) -> Option<(LiveConfig, Params)> {
+    let (table, rest) = bytes.split_at_checked(LiveConfig::C_BYTES)?;
+    let (law, rest) = rest.split_at_checked(Params::C_BYTES)?;
+    if !rest.starts_with(&LAYOUT_VERSION.to_ne_bytes()) {
         return None;
     }
-    Some(Layout {
-        seed: [settings.u64(0), settings.u64(8)],
-        bucket_mask: settings.u32(16),
-        waiting_mask: settings.u32(20),
-        admit_bytes: settings.u32(24),
-        admit_reverse: settings.u32(28),
-        idle_tcp: settings.u32(32),
-        idle_udp: settings.u32(36),
-        linger: settings.u32(40),
-        candidate_idle: settings.u32(44),
-        candidate_reverse_idle: settings.u32(48),
-    })
+    Some((LiveConfig::from_c_bytes(table)?, Params::from_c_bytes(law)?))
 }
-
-/// From the same: whether marks are the main signal, and whether signals are counted in bytes of registers.
-pub(super) fn law_from_bytes(bytes: &[u8]) -> Option<(bool, bool)> {
-    let law = Reader(bytes.get(TABLE_BYTES..TABLE_BYTES + LAW_BYTES)?);
-    Some((law.u8(MAIN_SIGNAL) == 1, law.u8(BYTE_COUNTERS) != 0))
-}
-
-/// `sizeof(struct weir_table_params)`.
-const TABLE_BYTES: usize = 56;
-/// `sizeof(struct weir_law_params)`, and two offsets in it.
-const LAW_BYTES: usize = 44;
-const MAIN_SIGNAL: usize = 16;
-const BYTE_COUNTERS: usize = 35;
 
 #[cfg(test)]
 pub(super) mod tests {
+    use weir_law::live::open_seed;
     use weir_law::{MainSignal, Preset};
 
     use super::*;
@@ -247,7 +156,7 @@ pub(super) mod tests {
     /// Where each field is written, and how many bytes there are.
     pub(in crate::kernel) fn offsets(config: &ProgramConfig) -> (Vec<(&'static str, usize)>, usize) {
         let reasons = Reasons { names: Vec::new(), unspecified: false };
-        let written = config.written(&config.layout([0; 2]).unwrap(), &reasons);
+        let written = config.written(&config.table([0; SEED_WORDS]).unwrap(), &reasons);
         (written.offsets, written.bytes.len())
     }
 
@@ -256,22 +165,34 @@ pub(super) mod tests {
         let reasons = Reasons { names: vec![("A".into(), 3)], unspecified: false };
         let mut config = ProgramConfig::new(Params::preset(Preset::Comsys), 1000, 3, 4_026_531_840);
         config.params = config.params.with_main_signal(MainSignal::Ecn);
-        let layout = config.layout([7, 9]).unwrap();
-        assert_eq!(layout.capacity(), 1024);
-        let bytes = config.to_bytes(&layout, &reasons);
-        assert_eq!(layout_from_bytes(&bytes), Some(layout));
-        assert_eq!(law_from_bytes(&bytes), Some((true, true)));
-        let paper = ProgramConfig { params: Params::default(), ..config.clone() };
-        assert_eq!(law_from_bytes(&paper.to_bytes(&layout, &reasons)), Some((false, false)));
-        let mut other = bytes;
-        other[TABLE_BYTES + LAW_BYTES] ^= 1;
-        assert_eq!(layout_from_bytes(&other), None);
+        let table = config.table(open_seed(7)).unwrap();
+        assert_eq!(table.capacity(), 1024);
+        let mut bytes = config.to_bytes(&table, &reasons);
+        let (again, params) = from_bytes(&bytes).unwrap();
+        assert_eq!(params, config.params);
+        // As many flows and such times as the table has.
+        assert_eq!((again.flows, again.seed), (1024, open_seed(7)));
+        assert_eq!(again.to_c_bytes(), table.to_c_bytes());
+        assert_eq!(from_bytes(&config.to_bytes(&again, &reasons)), Some((again, params)));
+        bytes[LiveConfig::C_BYTES + Params::C_BYTES] ^= 1;
+        assert_eq!(from_bytes(&bytes), None);
+        assert_eq!(from_bytes(&bytes[..LiveConfig::C_BYTES]), None);
+    }
+
+    #[test]
+    fn a_table_that_is_used_again_keeps_its_size_and_takes_other_limits() {
+        let config = ProgramConfig::new(Params::default(), 1000, 3, 1);
+        let table = config.table(open_seed(7)).unwrap();
+        assert!(table.admit_reverse && table.admit_bytes > 0);
+        let other = ProgramConfig { admit_at_once: true, flows: 8, ..config };
+        let over = other.over(&table);
+        assert_eq!(over, LiveConfig { admit_bytes: 0, admit_reverse: false, ..table });
     }
 
     #[test]
     fn sizes_out_of_range_are_named() {
         for flows in [0, 7, (1 << 24) + 1] {
-            let refused = ProgramConfig::new(Params::default(), flows, 1, 1).layout([0; 2]);
+            let refused = ProgramConfig::new(Params::default(), flows, 1, 1).table([0; SEED_WORDS]);
             assert!(matches!(refused, Err(KernelError::OutOfRange { field: "flows", .. })));
         }
     }

@@ -75,7 +75,7 @@ pub(super) struct Before {
     pub(super) txqueuelen: u32,
     /// Whether there was a `clsact` or `ingress` qdisc.
     pub(super) clsact: bool,
-    /// Whether bpffs was mounted.
+    /// Whether bpffs was mounted, and not for another interface of Weir's.
     pub(super) bpffs: bool,
 }
 

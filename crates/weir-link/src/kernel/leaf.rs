@@ -330,6 +330,12 @@ impl Leaf {
         Ok(Some(value))
     }
 
+    /// How many bytes it may hold at the queue's share of the rate, if it counts bytes and the limit is one it can have.
+    pub(super) fn bytes_at(&self, rate: Rate, rtt: Duration) -> Option<u64> {
+        let counts_bytes = self.kind.unit() == Some(Unit::Bytes);
+        counts_bytes.then(|| self.limit_at(rate, rtt).ok().flatten()).flatten()
+    }
+
     /// The words that `tc` takes after `handle H:`.
     ///
     /// # Errors

@@ -5,12 +5,10 @@
 //! one of two HTB classes for it; tracing programs book the packets that the queue disciplines drop or mark.
 
 pub mod attach;
-mod bytes;
 mod check;
 mod config;
 mod down;
 mod error;
-mod events;
 mod hold;
 mod hooks;
 mod journal;
@@ -25,6 +23,7 @@ mod setup;
 mod show;
 mod snapshot;
 mod step;
+mod superpackets;
 mod sweep;
 mod sys;
 mod talk;
@@ -36,7 +35,6 @@ mod words;
 pub use config::{LinkLayer, ProgramConfig};
 pub use down::{Down, down, down_all, plan_down};
 pub use error::KernelError;
-pub use events::{Event, Events};
 pub use hold::Held;
 pub use journal::{JournalError, Phase};
 pub use keys::{Keys, LawKeys};
@@ -46,7 +44,7 @@ pub use program::{ProgramCost, Programs, Role};
 pub use qdisc::Qdisc;
 pub use setup::{DEFAULT_FLOWS, DEFAULT_RTT, Direction, Directions, LinkSplit, Setup, SetupError, Share};
 pub use show::{AttachedProgram, Fault, Instance, instances};
-pub use snapshot::{Count, Counters, FlowKind, FlowSnapshot, Snapshot};
+pub use snapshot::Snapshot;
 pub use step::{BPFFS, Step, StepError};
 pub use sys::identify;
 pub use testrun::{TestPacket, TestResult};

@@ -132,11 +132,13 @@ impl Seen {
         if self.root_is_ours() {
             return known.ok_or_else(|| UpError::LostJournal { device: self.device().to_owned() });
         }
+        // What was mounted for another interface is to go with the last of them.
+        let of_others = Journal::all()?.iter().any(|journal| !journal.before.bpffs);
         let mut before = known.unwrap_or_else(|| Before {
             root: None,
             txqueuelen: self.link.as_ref().map_or(0, |link| link.txqueuelen),
             clsact: self.qdiscs.ingress().is_some(),
-            bpffs: self.bpffs,
+            bpffs: self.bpffs && !of_others,
         });
         if shapes_egress {
             before.root = self.foreign_root(setup.replace)?.cloned();

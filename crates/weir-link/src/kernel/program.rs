@@ -9,8 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
+use weir_law::live::LiveConfig;
 
-use super::config::{self, Layout, ProgramConfig};
+use super::config::{self, ProgramConfig};
 use super::error::KernelError;
 use super::reasons::Reasons;
 use super::{sys, talk};
@@ -26,7 +27,7 @@ static SIGNALS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"
 const SETTINGS: &str = ".rodata.config";
 
 /// Maps that both objects and all who look on share, by the names of their pins.
-const SHARED: [&str; 4] = ["flows", "waiting", "counters", "events"];
+const SHARED: [&str; 5] = ["flows", "waiting", "filter", "counters", "events"];
 
 /// Verifier words that go into an error.
 const LAST_WORDS: usize = 12;
@@ -71,7 +72,7 @@ pub struct ProgramCost {
 #[derive(Debug)]
 pub struct Programs {
     config: ProgramConfig,
-    layout: Layout,
+    table: LiveConfig,
     settings: Vec<u8>,
     traffic: Object,
     signals: Object,
@@ -87,7 +88,7 @@ impl Programs {
             Some(seed) => seed,
             None => sys::random().map_err(|error| KernelError::from_io("reading random bytes", error))?,
         };
-        Self::build(config, config.layout(seed)?, None)
+        Self::build(config, config.table(seed)?, None)
     }
 
     /// Loads the programs with settings `config` on the maps that were pinned in `directory`: flows, verdicts and counters
@@ -97,22 +98,21 @@ impl Programs {
     /// [`KernelError::NotPinned`] where nothing is there, [`KernelError::OtherLayout`] where another version of Weir
     /// pinned it, otherwise as [`load`](Self::load).
     pub fn reuse(directory: &Path, config: &ProgramConfig) -> Result<Self, KernelError> {
-        let layout = config::layout_from_bytes(&read_settings(directory)?)
+        let (table, _) = config::from_bytes(&read_settings(directory)?)
             .ok_or_else(|| KernelError::OtherLayout(settings_path(directory)))?;
-        Self::build(config, config.over(&layout), Some(directory))
+        Self::build(config, config.over(&table), Some(directory))
     }
 
-    fn build(config: &ProgramConfig, layout: Layout, from: Option<&Path>) -> Result<Self, KernelError> {
+    fn build(config: &ProgramConfig, table: LiveConfig, from: Option<&Path>) -> Result<Self, KernelError> {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(KernelError::NoBtf);
         }
-        let settings = config.to_bytes(&layout, &Reasons::of_this_kernel()?);
+        let settings = config.to_bytes(&table, &Reasons::of_this_kernel()?);
         let mut traffic = open(&TRAFFIC.0, &settings)?;
         for mut map in traffic.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             let entries = match name.as_str() {
-                "flows" => layout.buckets(),
-                "waiting" => layout.waiting_lines(),
+                "flows" | "waiting" => table.buckets(),
                 "events" => config.event_bytes(),
                 _ => 0,
             };
@@ -130,7 +130,7 @@ impl Programs {
                 map.reuse_fd(shared.as_fd()).map_err(|error| KernelError::from_libbpf(doing(), &error))?;
             }
         }
-        let traffic = load(traffic, &layout)?;
+        let traffic = load(traffic, &table)?;
         let mut signals = open(&SIGNALS.0, &settings)?;
         for mut map in signals.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
@@ -149,8 +149,8 @@ impl Programs {
             };
             program.set_autoload(needed);
         }
-        let signals = load(signals, &layout)?;
-        Ok(Self { config: config.clone(), layout, settings, traffic, signals })
+        let signals = load(signals, &table)?;
+        Ok(Self { config: config.clone(), table, settings, traffic, signals })
     }
 
     /// The settings that it was loaded with.
@@ -162,7 +162,7 @@ impl Programs {
     /// Flows that the table has room for.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.layout.capacity()
+        self.table.capacity()
     }
 
     /// Pins the maps and settings in `directory`, which is made if need be. What is pinned there already stays, only the
@@ -280,12 +280,12 @@ fn open(bytes: &[u8], settings: &[u8]) -> Result<OpenObject, KernelError> {
 }
 
 /// Loads an object; a refusal comes back with what has to be changed.
-fn load(object: OpenObject, layout: &Layout) -> Result<Object, KernelError> {
+fn load(object: OpenObject, table: &LiveConfig) -> Result<Object, KernelError> {
     let (result, words) = talk::listen(|| object.load());
-    result.map_err(|error| refusal(&error, &words, layout))
+    result.map_err(|error| refusal(&error, &words, table))
 }
 
-fn refusal(error: &libbpf_rs::Error, words: &str, layout: &Layout) -> KernelError {
+fn refusal(error: &libbpf_rs::Error, words: &str, table: &LiveConfig) -> KernelError {
     // `prog 'forward': -- BEGIN PROG LOAD LOG --` stands before what the verifier said (tools/lib/bpf/libbpf.c).
     if let Some((before, log)) = words.split_once("-- BEGIN PROG LOAD LOG --") {
         let program = before.rsplit("prog '").next().and_then(|rest| rest.split('\'').next());
@@ -302,7 +302,7 @@ fn refusal(error: &libbpf_rs::Error, words: &str, layout: &Layout) -> KernelErro
             KernelError::NotPermitted { doing: "load eBPF programs".into() }
         }
         _ if says("failed to create") && (says("-ENOMEM") || says("-12") || says("-E2BIG") || says("-7")) => {
-            KernelError::TableTooLarge { flows: layout.capacity(), mebibytes: layout.bytes() >> 20 }
+            KernelError::TableTooLarge { flows: table.capacity(), mebibytes: table.bytes() >> 20 }
         }
         _ if says("kfree_skb") && says("not found") => {
             KernelError::NoTracepoint { name: "skb:kfree_skb", since: "Linux 5.17" }
@@ -324,9 +324,9 @@ mod tests {
 
     use libbpf_rs::btf::{Btf, BtfType, types};
     use weir_law::Params;
+    use weir_law::live::{BUCKET_BYTES, COUNTER_WORDS, WAITING_BYTES};
 
     use super::super::config::tests::offsets;
-    use super::super::snapshot::layout;
     use super::*;
 
     /// Offsets in bytes of all members of a structure, those of its nameless parts too.
@@ -369,26 +369,18 @@ mod tests {
             assert_eq!(settings.get(name), Some(&at), "{name}");
         }
         assert_eq!(length, size);
-        let (flow, size) = layout_of("weir_flow");
-        assert_eq!(size, 120);
-        for (name, at) in layout::FIELDS {
-            assert_eq!(flow.get(*name), Some(at), "{name}");
+        // Which fields these have, weir-law compares with the same headers.
+        let sizes = [
+            ("weir_law_params", Params::C_BYTES),
+            ("weir_table_params", LiveConfig::C_BYTES),
+            ("weir_bucket", BUCKET_BYTES),
+            ("weir_waiting", WAITING_BYTES),
+            ("weir_counters", 8 * COUNTER_WORDS),
+        ];
+        for (name, bytes) in sizes {
+            assert_eq!(layout_of(name).1, bytes, "{name}");
         }
-        let (bucket, size) = layout_of("weir_bucket");
-        let ours =
-            [("tag", layout::TAG), ("seen", layout::SEEN), ("flags", layout::FLAGS), ("way", layout::WAY)];
-        ours.iter().for_each(|(name, at)| assert_eq!(bucket.get(*name), Some(at), "{name}"));
-        assert_eq!(size, layout::BUCKET);
-        assert_eq!(
-            layout_of("weir_entry"),
-            (
-                [("key", 0), ("flow", layout::FLOW), ("pending", 160)]
-                    .map(|(name, at)| (name.into(), at))
-                    .into(),
-                layout::ENTRY,
-            )
-        );
-        let (law, _) = layout_of("weir_law_params");
-        assert_eq!((law["main_signal"], law["byte_counters"]), (16, 35));
+        assert_eq!(settings["law"], LiveConfig::C_BYTES);
+        assert_eq!(settings["version"], LiveConfig::C_BYTES + Params::C_BYTES);
     }
 }

@@ -26,6 +26,8 @@ const IFLA_MTU: u16 = 4;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_GSO_MAX_SIZE: u16 = 41;
+const IFLA_GRO_MAX_SIZE: u16 = 58;
 /// `target`, `interval` and `ce_threshold` of both (linux/pkt_sched.h).
 const TCA_CODEL_TIMES: [u16; 3] = [1, 3, 5];
 const TCA_FQ_CODEL_TIMES: [u16; 3] = [1, 3, 7];
@@ -208,7 +210,14 @@ pub(super) struct LinkState {
     pub(super) txqueuelen: u32,
     /// Its kind if it is a virtual one: `ifb`, `veth` ...
     pub(super) kind: String,
+    /// Bytes of the largest packet that GSO may hand to it, segmented only behind its queue.
+    pub(super) gso_max: u32,
+    /// Bytes of the largest packet that GRO may make of what it receives.
+    pub(super) gro_max: u32,
 }
+
+/// What GSO and GRO make at most where the kernel does not tell (GSO_LEGACY_MAX_SIZE).
+const LEGACY_MAX: u32 = 65_536;
 
 /// All interfaces of the namespace of the calling thread.
 pub(super) fn links() -> io::Result<Vec<LinkState>> {
@@ -225,12 +234,16 @@ fn link(message: &[u8]) -> Option<LinkState> {
         mtu: 0,
         txqueuelen: 0,
         kind: String::new(),
+        gso_max: LEGACY_MAX,
+        gro_max: LEGACY_MAX,
     };
     for (kind, value) in attributes(body) {
         match kind {
             IFLA_IFNAME => state.name = text_of(value),
             IFLA_MTU => state.mtu = u32_at(value, 0),
             IFLA_TXQLEN => state.txqueuelen = u32_at(value, 0),
+            IFLA_GSO_MAX_SIZE => state.gso_max = u32_at(value, 0),
+            IFLA_GRO_MAX_SIZE => state.gro_max = u32_at(value, 0),
             IFLA_LINKINFO => {
                 let name = attributes(value).find(|(kind, _)| *kind == IFLA_INFO_KIND);
                 state.kind = name.map(|(_, name)| text_of(name)).unwrap_or_default();
@@ -271,6 +284,8 @@ mod tests {
         let links = links().unwrap();
         let lo = links.iter().find(|link| link.index == 1).unwrap();
         assert_eq!((lo.name.as_str(), lo.ethernet, lo.mtu), ("lo", true, 65536));
+        // As `ip -d link` prints them.
+        assert_eq!((lo.gso_max, lo.gro_max), (65536, 65536));
     }
 
     #[test]

@@ -200,9 +200,10 @@ impl<'a> Runner<'a> {
         Self { on_step, point: 0, kill_at, loaded: Loaded::default() }
     }
 
-    /// Loads all programs that the steps will need, before any of them.
+    /// Loads all programs that the steps will need, before any of them. A process that is to be killed needs them until then.
     pub(super) fn prepare(&mut self, steps: &[Step]) -> Result<(), KernelError> {
-        for step in steps {
+        let reached = self.kill_at.map_or(steps.len(), |at| (at as usize).div_ceil(2).min(steps.len()));
+        for step in &steps[..reached] {
             if let Action::Load { hooks, setup, keep } = &step.action {
                 self.loaded.prepare(hooks, setup, *keep)?;
             }
@@ -292,14 +293,23 @@ fn mount() -> Result<(), StepError> {
     }
 }
 
+/// What the kernel itself puts into every bpffs (`populate_bpffs`, kernel/bpf/inode.c).
+const OF_THE_KERNEL: [&str; 2] = ["maps.debug", "progs.debug"];
+
 fn unmount() -> Result<(), StepError> {
-    let in_use = std::fs::read_dir(BPFFS).is_ok_and(|mut entries| entries.next().is_some());
+    let others = |name: &std::ffi::OsStr| !OF_THE_KERNEL.iter().any(|own| name == *own);
+    let in_use = std::fs::read_dir(BPFFS)
+        .is_ok_and(|entries| entries.flatten().any(|entry| others(&entry.file_name())));
     if in_use || !bpffs_is_mounted() {
         return Ok(());
     }
     // SAFETY: the path is terminated.
     match unsafe { libc::umount(c"/sys/fs/bpf".as_ptr()) } {
         0 => Ok(()),
-        _ => Err(StepError::Mount { what: "unmounted", source: io::Error::last_os_error() }),
+        _ => match io::Error::last_os_error() {
+            // Somebody has opened it.
+            error if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
+            source => Err(StepError::Mount { what: "unmounted", source }),
+        },
     }
 }

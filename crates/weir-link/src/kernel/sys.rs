@@ -86,8 +86,8 @@ pub(super) fn program_numbers(program: BorrowedFd<'_>) -> io::Result<(u32, u32, 
 }
 
 /// Random bytes from the kernel.
-pub(super) fn random() -> io::Result<[u64; 2]> {
-    let mut seed = [0u64; 2];
+pub(super) fn random<const WORDS: usize>() -> io::Result<[u64; WORDS]> {
+    let mut seed = [0u64; WORDS];
     // SAFETY: `seed` is writable for its size; up to 256 bytes come whole.
     let read = unsafe { libc::getrandom(seed.as_mut_ptr().cast(), size_of_val(&seed), 0) };
     if read == size_of_val(&seed) as isize { Ok(seed) } else { Err(io::Error::last_os_error()) }

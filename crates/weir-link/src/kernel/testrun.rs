@@ -19,7 +19,8 @@ const SEGMENT_BYTES: usize = 176;
 /// A packet for a test run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TestPacket<'a> {
-    /// The frame from its Ethernet header on, at least 14 bytes; the kernel takes at most about 64 kB.
+    /// The frame from its Ethernet header on, at least 14 bytes. The kernel takes what fits into a page beside its own
+    /// structures, 3.7 kB of 4 (Linux 6.18).
     pub frame: &'a [u8],
     /// Its time stamp in nanoseconds, which is the time for programs that were loaded with `test_clock`.
     pub time: u64,

@@ -13,6 +13,7 @@ use super::plan::Seen;
 use super::qdisc;
 use super::setup::{Direction, Setup, SetupError};
 use super::step::{Runner, Step, StepError};
+use super::superpackets;
 use super::sweep::sweep;
 
 /// Why nothing, or not all, could be set up. Unless it says otherwise, everything is as it was.
@@ -279,6 +280,15 @@ fn warnings(seen: &Seen, setup: &Setup) -> Vec<String> {
                 ));
                 break;
             }
+        }
+    }
+    if let Some(link) = &seen.link {
+        for direction in setup.direction.each() {
+            let most = if *direction == Direction::Egress { link.gso_max } else { link.gro_max };
+            let largest = superpackets::largest(&link.name, most, *direction);
+            warnings.extend(
+                largest.into_iter().flat_map(|bytes| superpackets::warnings(setup, *direction, bytes)),
+            );
         }
     }
     if let Some(standing) = seen.standing().filter(|standing| standing.flows != setup.flows) {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use weir_core::Duration;
 
 use super::{CeThreshold, Codel, CodelConfig, KernelVariant};

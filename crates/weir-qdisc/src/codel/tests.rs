@@ -1,4 +1,5 @@
-use super::{CeThreshold, Codel, CodelConfig, KernelVariant, Law, after, before, duration_ticks};
+use super::law::{Law, after, before, duration_ticks};
+use super::{CeThreshold, Codel, CodelConfig, KernelVariant};
 use crate::{Qdisc, QueueLimit};
 use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Time};
 
@@ -173,7 +174,7 @@ fn the_kernels_differ_when_much_is_due_at_once() {
     for (kernel, step) in [(KernelVariant::Linux7_2, 1), (KernelVariant::Linux6_12, 0)] {
         let mut queue = Codel::new(CodelConfig { kernel, ..config });
         queue.law.root = 0x4000;
-        assert_eq!(queue.control_law(10), 10 + step);
+        assert_eq!(queue.law.control_law(&queue.params, 10), 10 + step);
     }
 }
 

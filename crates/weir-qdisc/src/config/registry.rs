@@ -5,7 +5,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BfifoConfig, BuildContext, CodelKeys, ConfigError, CrqKeys, Keys, PfifoConfig, Word, words};
+use super::{
+    BfifoConfig, BuildContext, CakeKeys, CodelKeys, ConfigError, CrqKeys, CsaqmKeys, CurvyRedKeys, DrrKeys,
+    DualPi2Keys, DualqCurvyKeys, FqCodelKeys, FqKeys, FqPieKeys, Keys, PfifoConfig, Pi2Keys, PieKeys,
+    RedKeys, StepKeys, Word, words,
+};
 use crate::Qdisc;
 
 macro_rules! disciplines {
@@ -80,6 +84,32 @@ disciplines! {
     "bfifo" => Bfifo(BfifoConfig),
     /// CoDel.
     "codel" => Codel(CodelKeys),
+    /// STEP.
+    "step" => Step(StepKeys),
+    /// RED.
+    "red" => Red(RedKeys),
+    /// PIE.
+    "pie" => Pie(PieKeys),
+    /// PI2 in a single queue.
+    "pi2" => Pi2(Pi2Keys),
+    /// Curvy RED in a single queue.
+    "curvy_red" => CurvyRed(CurvyRedKeys),
+    /// The coupled dual queue with Curvy RED.
+    "dualq_curvy" => DualqCurvy(DualqCurvyKeys),
+    /// DualPI2.
+    "dualpi2" => DualPi2(Box<DualPi2Keys>),
+    /// Deficit round robin.
+    "drr" => Drr(DrrKeys),
+    /// Fair queuing with credits.
+    "fq" => Fq(FqKeys),
+    /// A CoDel queue for each flow.
+    "fq_codel" => FqCodel(Box<FqCodelKeys>),
+    /// A PIE queue for each flow.
+    "fq_pie" => FqPie(Box<FqPieKeys>),
+    /// CAKE's queue.
+    "cake" => Cake(CakeKeys),
+    /// A core-stateless AQM.
+    "csaqm" => Csaqm(CsaqmKeys),
     /// The dual queue of CRQ.
     "crq" => Crq(Box<CrqKeys>),
 }

@@ -45,6 +45,28 @@ fn words_and_tables_mean_the_same() {
              split='shared'\nswitching='drain'",
         ),
         ("crq", "kind='crq'"),
+        (
+            "crq responsive red burst 30 min 20kb max 60kb limit 100kb split shared",
+            "kind='crq'\nsplit='shared'\nresponsive={kind='red', burst=30, min='20kb', max='60kb', limit='100kb'}",
+        ),
+        ("step threshold 0.17bdp drop", "kind='step'\nthreshold='0.17bdp'\ndrop=true"),
+        (
+            "pie alpha 2 beta 20.5 ecn variant rfc8033",
+            "kind='pie'\nalpha=2\nbeta=20.5\necn=true\nvariant='rfc8033'",
+        ),
+        ("pi2 coupling 3 scalable any decay", "kind='pi2'\ncoupling=3\nscalable='any'\ndecay=true"),
+        ("curvy_red range_scalable 62.5ms ewma 4", "kind='curvy_red'\newma=4"),
+        ("dualq_curvy threshold 2ms", "kind='dualq_curvy'\nvariant='paper'\nthreshold='2ms'"),
+        ("dualpi2 overflow c_protection 25", "kind='dualpi2'\ndrop_overload=false\nc_protection=25"),
+        ("drr limit 50p quantum 3kb flows 16", "kind='drr'\nlimit='50p'\nquantum='3kb'\nflows=16"),
+        ("fq initial_quantum 0b flow_limit 5p", "kind='fq'\ninitial_quantum=0\nflow_limit='5p'"),
+        (
+            "fq_codel noecn drop_batch 1 memory_limit 64kb kernel 6.12",
+            "kind='fq_codel'\necn=false\ndrop_batch=1\nmemory_limit='64kb'\nkernel='6.12'",
+        ),
+        ("fq_pie ecn alpha 2", "kind='fq_pie'\necn=true\nalpha=2"),
+        ("cake isolation dual-srchost unlimited", "kind='cake'\nisolation='dual-srchost'\nunlimited=true"),
+        ("csaqm edge buckets edge_time 20ms", "kind='csaqm'\nedge='buckets'\nedge_time='20ms'"),
     ] {
         let config = words(line);
         assert_eq!(toml(&format!("[qdisc]\n{table}")).as_ref(), Ok(&config), "{line}");
@@ -109,6 +131,22 @@ fn descriptions_fit_a_line() {
             "crq sharing 1:3 burst 5p switching drain",
             "crq(standard bfifo 1bdp, responsive codel 5ms/100ms limit 1bdp, split hard 1:3 burst 5p, drain)",
         ),
+        ("step threshold 5p limit 50p", "step 5p limit 50p"),
+        ("red max 60kb ecn adaptive", "red max 60kb probability 0.02 ecn adaptive"),
+        ("pie tupdate 16ms bytemode", "pie 15ms tupdate 16ms bytemode"),
+        ("pi2 target 1ms alpha 10", "pi2 1ms alpha 10"),
+        ("curvy_red ecn", "curvy_red 500ms/62.5ms ecn"),
+        ("dualq_curvy variant rfc9332 min_th 0", "dualq_curvy rfc9332 min_th 0ns"),
+        ("dualpi2 step 500us overflow", "dualpi2 15ms step 500us overflow"),
+        ("drr flows 4", "drr flows 4"),
+        (
+            "fq limit 100p refill_delay 1ms ce_threshold 2ms",
+            "fq limit 100p refill_delay 1ms ce_threshold 2ms",
+        ),
+        ("fq_codel noecn quantum 300b", "fq_codel 5ms/100ms quantum 300b noecn"),
+        ("fq_pie burst 1ms bytemode", "fq_pie 15ms burst 1ms bytemode"),
+        ("cake rtt 30ms isolation flows", "cake rtt 30ms flows"),
+        ("csaqm target 1ms limit 1bdp edge none", "csaqm 1ms limit 1bdp edge none"),
         (
             "crq sharing strict split shared",
             "crq(standard bfifo 1bdp, responsive codel 5ms/100ms limit 1bdp, strict priority)",
@@ -120,14 +158,21 @@ fn descriptions_fit_a_line() {
 
 #[test]
 fn slips_are_answered_with_what_was_meant() {
+    let kinds = QdiscConfig::KINDS.join(", ");
+    assert!(kinds.contains("pfifo, bfifo, codel"));
     for (line, error) in [
-        ("", "no queue discipline is named; give one of pfifo, bfifo, codel, crq"),
+        ("", format!("no queue discipline is named; give one of {kinds}").as_str()),
         ("coddle", "'coddle' is not a queue discipline; did you mean 'codel'?"),
-        ("xyz", "'xyz' is not a queue discipline; known are pfifo, bfifo, codel, crq"),
+        ("xyz", format!("'xyz' is not a queue discipline; known are {kinds}").as_str()),
         ("codel intervall 5ms", "'intervall' is not a word of codel; did you mean 'interval'?"),
         ("codel target", "'target' needs a value after it, such as 'target 5ms'"),
         ("codel target 5", "'target 5' is not a time such as 20us, 5ms or 1.5s: the unit is missing"),
         ("codel limit 1000", "'limit 1000' is not a limit such as 1000p (packets), 64kb (bytes) or 0.5bdp"),
+        ("pi2 coupling two", "'coupling two' is not a whole number"),
+        ("pi2 coupling 256", "coupling 256: invalid value: integer `256`, expected u8"),
+        ("pie alpha x", "'alpha x' is not a number"),
+        ("step threshold 5", "'threshold 5' is not a threshold such as 1ms, 65p (packets), 64kb or 0.17bdp"),
+        ("pie variant linux", "'variant linux' is not 'kernel' or 'rfc8033'"),
         ("codel ecn noecn", "'ecn' is given twice; leave one out"),
         ("crq standard split hard", "'standard' needs a value after it, such as 'standard codel ecn'"),
         ("crq responsive codel ecm", "'ecm' is not a word of codel; did you mean 'ecn'?"),
@@ -168,6 +213,23 @@ fn what_cannot_work_is_refused_by_name() {
         ("crq burst 1bdp", "burst"),
         ("crq standard crq", "standard"),
         ("crq responsive codel target 0", "responsive: target"),
+        ("drr limit 64kb", "limit: a drr counts packets"),
+        ("drr flows 0", "flows"),
+        ("drr quantum 0b", "quantum"),
+        ("fq flow_limit 0p", "limit"),
+        ("fq flow_limit 2kb", "flow_limit: a fq counts packets"),
+        ("fq_codel flows 65537", "65536"),
+        ("fq_codel quantum 255b", "quantum"),
+        ("fq_codel interval 0", "interval"),
+        ("fq_codel drop_batch 0", "drop_batch"),
+        ("fq_codel memory_limit 1513b", "memory_limit"),
+        ("fq_pie tupdate 0", "tupdate"),
+        ("fq_pie quantum 2mb", "1048576"),
+        ("cake rtt 5s", "rtt"),
+        ("cake memory_limit 1kb", "memory_limit"),
+        ("csaqm update 0", "update"),
+        ("csaqm limit 1513b", "limit"),
+        ("crq standard fq_codel limit 0p", "standard: limit"),
     ] {
         let error = refusal(line);
         assert!(error.contains(key), "{line}: {error}");

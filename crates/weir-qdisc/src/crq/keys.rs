@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use weir_core::{Bytes, QueueChoice, Seed};
 
 use super::{Crq, CrqConfig, Sharing, Split, Switching};

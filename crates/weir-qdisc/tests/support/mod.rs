@@ -2,7 +2,8 @@
 #![allow(dead_code)]
 
 use weir_core::{
-    Duration, Ecn, Event, EventKind, EventSink, FlowId, Histogram, Packet, QueueChoice, Rate, Time,
+    DropReason, Duration, Ecn, Event, EventKind, EventSink, FlowId, Histogram, Packet, QueueChoice, Rate,
+    Time,
 };
 use weir_qdisc::Qdisc;
 
@@ -80,7 +81,7 @@ impl EventSink for Tally {
                 self.sent += 1;
                 self.sojourn.record(event.sojourn.as_nanos());
             }
-            EventKind::Drop(weir_core::DropReason::Overflow) => self.overflows += 1,
+            EventKind::Drop(DropReason::Overflow | DropReason::Evicted) => self.overflows += 1,
             EventKind::Drop(_) => self.aqm_drops += 1,
             EventKind::Mark(_) => self.marks += 1,
         }

@@ -213,7 +213,7 @@ pub(crate) struct Flow {
     pub(crate) bytes: u64,
     pub(crate) packets: u64,
     /// Of the cycle that goes on and the two before it.
-    pub(crate) window_bytes: [u32; 3],
+    pub(crate) window_bytes: [u64; 3],
     pub(crate) loss_segments: [u32; 3],
     pub(crate) mark_segments: [u32; 3],
     pub(crate) loss_votes: VoteCount,

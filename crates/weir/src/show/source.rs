@@ -5,9 +5,10 @@ use std::io;
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
-use weir_core::QueueChoice;
+use weir_core::{QueueChoice, Time};
+use weir_law::live::{Count, LiveCounters, LiveFlow, Transport};
 use weir_law::{Class, MainSignal, SignalPair, Votes};
-use weir_link::kernel::{self, Count, FlowKind, FlowSnapshot, Instance, KernelError, Phase, Snapshot};
+use weir_link::kernel::{self, Instance, KernelError, Phase, Snapshot};
 
 use super::model::{
     Bottleneck, Counters, Direction, Discipline, Fault, Flow, FlowTable, Program, Queue, QueueName, State,
@@ -38,9 +39,10 @@ fn bottleneck(instance: &Instance) -> anyhow::Result<Bottleneck> {
     let by_mark = setup.law.main_signal == MainSignal::Ecn;
     let flows = match &maps {
         Some(maps) => {
+            let now = Snapshot::now();
             let flows =
                 maps.flows().with_context(|| format!("cannot read the flows of {}", instance.device))?;
-            flows.iter().map(|flow| self::flow(instance, flow)).collect()
+            flows.iter().map(|flow| self::flow(instance, flow, now)).collect()
         }
         None => Vec::new(),
     };
@@ -178,7 +180,7 @@ fn verdicts(class: Class) -> (Verdict, Verdict) {
     (verdict(class.loss), verdict(class.ecn))
 }
 
-fn flow(instance: &Instance, flow: &FlowSnapshot) -> Flow {
+fn flow(instance: &Instance, flow: &LiveFlow, now: Time) -> Flow {
     let (loss_verdict, ecn_verdict) = verdicts(flow.class);
     let votes = |votes: Votes| VoteCount { responsive: votes.responsive, unresponsive: votes.unresponsive };
     let SignalPair { loss, mark } = flow.signals;
@@ -187,9 +189,9 @@ fn flow(instance: &Instance, flow: &FlowSnapshot) -> Flow {
         direction: direction(instance.direction),
         source: flow.source.to_string(),
         destination: flow.destination.to_string(),
-        protocol: match flow.kind {
-            FlowKind::Tcp => "tcp",
-            FlowKind::Quic => "quic",
+        protocol: match flow.transport {
+            Transport::Tcp => "tcp",
+            Transport::Quic => "quic",
         },
         loss_verdict,
         ecn_verdict,
@@ -199,22 +201,22 @@ fn flow(instance: &Instance, flow: &FlowSnapshot) -> Flow {
         },
         cycles: flow.cycles,
         rtt_ms: flow.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
-        bytes: flow.bytes,
+        bytes: flow.bytes.0,
         packets: flow.packets,
-        window_bytes: flow.windows,
+        window_bytes: flow.windows.map(|window| window.0),
         loss_segments: loss,
         mark_segments: mark,
         loss_votes: votes(flow.votes.loss),
         ecn_votes: votes(flow.votes.mark),
         late_signals: flow.late_signals.into(),
         withheld: flow.withheld.into(),
-        idle_s: flow.idle.as_secs_f64(),
+        idle_s: flow.idle(now).as_secs_f64(),
         closing: flow.closing,
     }
 }
 
 /// Counters by their names. The test compares this list with the fields.
-fn named(counters: &kernel::Counters) -> Counters {
+fn named(counters: &LiveCounters) -> Counters {
     let mut named = Vec::new();
     let kinds = [
         ("tcp", counters.tcp),
@@ -259,15 +261,15 @@ mod tests {
     use std::path::Path;
 
     use serde_json::Value;
-    use weir_link::kernel;
+    use weir_law::live::LiveCounters;
 
     use super::named;
 
     #[test]
     fn every_counter_is_named_and_documented() {
-        let counters = named(&kernel::Counters::default()).0;
+        let counters = named(&LiveCounters::default()).0;
         let names: BTreeSet<String> = counters.iter().map(|(name, _)| name.clone()).collect();
-        let Ok(Value::Object(fields)) = serde_json::to_value(kernel::Counters::default()) else { panic!() };
+        let Ok(Value::Object(fields)) = serde_json::to_value(LiveCounters::default()) else { panic!() };
         let expected: BTreeSet<String> = fields
             .into_iter()
             .flat_map(|(name, value)| match value {

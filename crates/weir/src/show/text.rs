@@ -212,8 +212,8 @@ fn row(flow: &Flow) -> [String; 14] {
     ]
 }
 
-fn short_kb(window: u32) -> String {
-    match f64::from(window) / 1e3 {
+fn short_kb(window: u64) -> String {
+    match window as f64 / 1e3 {
         0.0 => "0".to_owned(),
         kb if kb >= 999.5 => short(kb),
         kb => three(kb),

@@ -21,6 +21,7 @@ const COMMANDS: &[&str] = &[
     "top",
     "bench",
     "bench link",
+    "bench law",
     "completions",
     "man",
     "vm",

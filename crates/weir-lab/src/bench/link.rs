@@ -7,8 +7,6 @@
 //! comparison, the first is what seeing every packet gives up. Unlike iperf3 across a testbed, sender, bottleneck and
 //! receiver share the CPUs, and the cost is all of theirs together.
 
-use std::any::Any;
-use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +19,7 @@ use weir_law::{Law, Params};
 use weir_link::{IoError, IoKind, Link, LinkConfig, PipelineConfig, RunReport, RunResult, Unobserved};
 use weir_qdisc::{Codel, CodelConfig};
 
+use super::{Bench, Line, machine, number};
 use crate::edges::{self, EdgeError};
 use crate::host::{HostError, Topology, TopologySpec};
 use crate::traffic::{Amount, Control, Flow, FlowSpec, TcpSpec, Traffic, TrafficError};
@@ -38,7 +37,7 @@ const DELAY: Duration = Duration::from_millis(1);
 
 /// A row that could not be measured.
 #[derive(Debug, Error)]
-pub enum BenchError {
+pub enum BenchLinkError {
     /// The hosts could not be built.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -111,53 +110,34 @@ pub struct Row {
     pub ratio: Option<f64>,
 }
 
-/// All rows.
-#[derive(Clone, Debug, Serialize)]
-pub struct Bench {
-    /// `link`.
-    pub bench: &'static str,
-    /// Kernel and processors.
-    pub machine: String,
-    /// What was measured.
-    pub rows: Vec<Row>,
-}
+impl Line for Row {
+    const HEADINGS: &[&str] = &[
+        "bottleneck",
+        "rate",
+        "packets/s",
+        "Mbit/s good",
+        "ns/packet",
+        "ratio",
+        "own ns",
+        "lost",
+        "p50 us",
+        "p99 us",
+    ];
 
-impl Bench {
-    /// A table for people.
-    pub fn table(&self) -> String {
-        let mut text = format!(
-            "{:<18} {:>7} {:>10} {:>11} {:>9} {:>7} {:>10} {:>6} {:>9} {:>9}\n",
-            "bottleneck",
-            "rate",
-            "packets/s",
-            "Mbit/s good",
-            "ns/packet",
-            "ratio",
-            "own ns",
-            "lost",
-            "p50 us",
-            "p99 us"
-        );
-        let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-        let micros = |nanos: Option<u64>| or_none(nanos.map(|nanos| format!("{:.0}", nanos as f64 / 1e3)));
-        for row in &self.rows {
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "{:<18} {:>7} {:>10.0} {:>11.0} {:>9.0} {:>7} {:>10} {:>6} {:>9} {:>9}",
-                row.name,
-                row.rate.to_string(),
-                row.packets_per_second,
-                row.goodput_bits_per_second / 1e6,
-                row.ns_per_packet,
-                or_none(row.ratio.map(|ratio| format!("{ratio:.2}"))),
-                or_none(row.bottleneck_ns_per_packet.map(|nanos| format!("{nanos:.0}"))),
-                row.ring_overflows.unwrap_or(0) + row.host_drops,
-                micros(row.lateness_p50_ns),
-                micros(row.lateness_p99_ns),
-            );
-        }
-        text
+    fn cells(&self) -> Vec<String> {
+        let micros = |nanos: Option<u64>| number(nanos.map(|nanos| nanos as f64 / 1e3), 0);
+        vec![
+            self.name.to_owned(),
+            self.rate.to_string(),
+            format!("{:.0}", self.packets_per_second),
+            format!("{:.0}", self.goodput_bits_per_second / 1e6),
+            format!("{:.0}", self.ns_per_packet),
+            number(self.ratio, 2),
+            number(self.bottleneck_ns_per_packet, 0),
+            (self.ring_overflows.unwrap_or(0) + self.host_drops).to_string(),
+            micros(self.lateness_p50_ns),
+            micros(self.lateness_p99_ns),
+        ]
     }
 }
 
@@ -169,16 +149,15 @@ impl Bench {
 pub fn run(
     seconds: Duration,
     stop: &AtomicBool,
-    progress: &dyn Fn(usize, usize, &str),
-) -> Result<Bench, BenchError> {
+    progress: &(dyn Fn(usize, usize, &str) + Sync),
+) -> Result<Bench<Row>, BenchLinkError> {
     let machine = machine();
     let mut rows: Vec<Row> = Vec::new();
     let total = RATES.len() * ROWS.len();
     for rate in RATES {
         for (name, middle) in ROWS {
             progress(rows.len(), total, name);
-            let as_it_is = |_: &Topology| -> Result<Box<dyn Any>, _> { Ok(Box::new(())) };
-            let Some(mut row) = measure(name, middle, rate, seconds, stop, &as_it_is)? else {
+            let Some(mut row) = measure(name, middle, rate, seconds, stop)? else {
                 return Ok(Bench { bench: "link", machine, rows });
             };
             let beside = rows.iter().find(|other| other.rate == rate && other.name == BESIDE);
@@ -192,51 +171,13 @@ pub fn run(
     Ok(Bench { bench: "link", machine, rows })
 }
 
-/// Kernel and processors, for a reader of the numbers.
-pub(crate) fn machine() -> String {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    format!("Linux {}, {processors} processors", kernel.trim())
-}
-
-/// What is added to a bottleneck once it stands; what comes back is dropped before the bottleneck is.
-pub(crate) type Prepare = dyn Fn(&Topology) -> Result<Box<dyn Any>, BenchError>;
-
-/// What a router with HTB and bfifo did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Forwarding {
-    /// Data packets of 1448 bytes of payload that arrived.
-    pub(crate) packets_per_second: f64,
-    /// CPU time of the whole machine for each of them.
-    pub(crate) ns_per_packet: f64,
-}
-
-/// Measures the kernel's forwarding of single frames through HTB with a bfifo. `prepare` may add to the router once it
-/// stands. `None` if it was stopped.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn forwarding(
-    name: &'static str,
-    rate: Rate,
-    seconds: Duration,
-    stop: &AtomicBool,
-    prepare: &Prepare,
-) -> Result<Option<Forwarding>, BenchError> {
-    let row = measure(name, Middle::Kernel { frames: true }, rate, seconds, stop, prepare)?;
-    Ok(row.map(|row| Forwarding {
-        packets_per_second: row.packets_per_second,
-        ns_per_packet: row.ns_per_packet,
-    }))
-}
-
 /// A bottleneck in user space, under way.
 struct Emulated {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<RunResult, IoError>>,
 }
 
-fn emulate(topology: &Topology, io: IoKind, rate: Rate) -> Result<Emulated, BenchError> {
+fn emulate(topology: &Topology, io: IoKind, rate: Rate) -> Result<Emulated, BenchLinkError> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let config = LinkConfig {
@@ -264,10 +205,10 @@ fn emulate(topology: &Topology, io: IoKind, rate: Rate) -> Result<Emulated, Benc
 }
 
 impl Emulated {
-    fn finish(self, row: &'static str) -> Result<RunReport, BenchError> {
+    fn finish(self, row: &'static str) -> Result<RunReport, BenchLinkError> {
         self.stop.store(true, Ordering::Relaxed);
         let message = "the bottleneck's thread panicked".to_owned();
-        let result = self.thread.join().map_err(|_| BenchError::Flow { row, message })?;
+        let result = self.thread.join().map_err(|_| BenchLinkError::Flow { row, message })?;
         Ok(result?.report)
     }
 }
@@ -290,8 +231,7 @@ fn measure(
     rate: Rate,
     seconds: Duration,
     stop: &AtomicBool,
-    prepare: &Prepare,
-) -> Result<Option<Row>, BenchError> {
+) -> Result<Option<Row>, BenchLinkError> {
     let spec = TopologySpec::default();
     let topology = match middle {
         Middle::Emulated(_) => Topology::build(&spec)?,
@@ -306,7 +246,6 @@ fn measure(
             None
         }
     };
-    let _prepared = prepare(&topology)?;
     let control = Control::default();
     let flows: Vec<Flow> = (0..FLOWS)
         .map(|n| {
@@ -338,7 +277,7 @@ fn measure(
     if bytes == 0 {
         let errors: Vec<_> = results.into_iter().filter_map(|result| result.error).collect();
         let message = format!("no data arrived ({})", errors.join("; "));
-        return Err(BenchError::Flow { row: name, message });
+        return Err(BenchLinkError::Flow { row: name, message });
     }
     let host_drops = edges::host_drops(&topology)?;
     let packets = bytes as f64 / SEGMENT as f64;
@@ -387,7 +326,8 @@ fn busy() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bench, Row};
+    use super::super::Bench;
+    use super::Row;
     use weir_core::Rate;
 
     #[test]

@@ -1,0 +1,268 @@
+//! What the responsiveness law costs in the kernel: nanoseconds for a packet, bytes for a flow, and throughput of a router
+//! with and without it, in one run.
+//!
+//! Nanoseconds are those of BPF_PROG_TEST_RUN over packets of established flows: the median of repeated runs. The kernel's
+//! own loop around the program is in them; the row `nothing` tells what it takes. Beside them stands the approach of the
+//! CRQ paper's public prototype, several hash maps per packet, as `bpf/lookups.bpf.c` repeats it without its code. The
+//! router is that of [`super::forward`].
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicBool;
+
+use libbpf_rs::ProgramInput;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use serde::Serialize;
+use thiserror::Error;
+use weir_core::Duration;
+use weir_law::Params;
+use weir_law::live::{BUCKET_BYTES, BUCKET_FLOWS, FILTER_BYTES, WAITING_BYTES};
+use weir_link::kernel::{KernelError, ProgramConfig, Programs, Role, TestPacket};
+
+use super::forward::{self, Measured, RouterError, Visit};
+use super::frames::{icmp, quic, quic_reverse, tcp, tcp_ack, udp};
+use super::{Bench, Line, machine, median, number, quantile};
+
+#[allow(missing_docs, unreachable_pub, dead_code, unsafe_op_in_unsafe_fn, clippy::all)]
+#[allow(clippy::undocumented_unsafe_blocks)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/lookups.skel.rs"));
+}
+
+/// Flows of each kind that packets are measured over.
+const FLOWS: u16 = 64;
+/// Packets of one measurement of one flow.
+const REPEAT: u32 = 20_000;
+/// Measurements of each flow; the median of all is the row.
+const ROUNDS: usize = 5;
+/// Entries of the table that is measured: that of `weir up`.
+const TABLE: u32 = 65_536;
+
+/// A row that could not be measured.
+#[derive(Debug, Error)]
+pub enum BenchLawError {
+    /// The programs could not be loaded or run.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The yardstick could not be loaded or run.
+    #[error("the comparison's program could not {what}: {source}")]
+    Lookups {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        source: libbpf_rs::Error,
+    },
+    /// The router could not be measured.
+    #[error(transparent)]
+    Router(#[from] RouterError),
+}
+
+/// One row.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub name: String,
+    /// `kernel`.
+    pub world: &'static str,
+    /// Processor time for a packet: of one program, the measuring loop included, or for `forwarding` of the router with the
+    /// generator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_packet: Option<f64>,
+    /// Packets that one processor forwards in a second of its time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets_per_second: Option<f64>,
+    /// Kernel memory for each flow that the table has room for, the waiting lines and the filter included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_flow: Option<f64>,
+    /// The row that this one is compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vs: Option<&'static str>,
+    /// Beside that row: packets per second where both have them (the median of all pairs), else nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Half of all pairs had a ratio from the first to the second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<[f64; 2]>,
+}
+
+impl Line for Row {
+    const HEADINGS: &[&str] =
+        &["what", "ns/packet", "packets/s", "bytes/flow", "beside", "ratio", "half of all"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            number(self.ns_per_packet, 0),
+            number(self.packets_per_second, 0),
+            number(self.bytes_per_flow, 0),
+            self.vs.unwrap_or("-").to_owned(),
+            number(self.ratio, 3),
+            self.spread.map_or_else(|| "-".to_owned(), |[low, high]| format!("{low:.3}-{high:.3}")),
+        ]
+    }
+}
+
+/// Measures all rows; the router for `seconds`. `progress` hears how much is done, of how much, and what is next. Stops
+/// between two steps when `stop` is set, with the rows so far.
+///
+/// # Errors
+/// When the programs are refused or the router cannot be built.
+pub fn run(
+    seconds: Duration,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(usize, usize, &str) + Sync),
+) -> Result<Bench<Row>, BenchLawError> {
+    let mut bench = Bench { bench: "law", machine: machine(), rows: Vec::new() };
+    let total = 100;
+    progress(0, total, "programs");
+    bench.rows.extend(programs()?);
+    progress(5, total, "look-ups");
+    bench.rows.extend(lookups(&bench.rows)?);
+    let part = |part: f64| progress(10 + (part * 90.0) as usize, total, "forwarding");
+    bench.rows.extend(throughput(&forward::run(TABLE, seconds, stop, &part)?));
+    Ok(bench)
+}
+
+/// The programs of `weir up` on packets of flows that have an entry, and on packets that have none.
+fn programs() -> Result<Vec<Row>, BenchLawError> {
+    let config = ProgramConfig { can_mark: true, ..ProgramConfig::new(Params::default(), TABLE, 1, 1) };
+    let programs = Programs::load(&config)?;
+    let mut rows = Vec::new();
+    for (name, role, make) in [
+        ("tcp", Role::Forward, tcp as fn(u16) -> Vec<u8>),
+        ("tcp-ack", Role::Reverse, tcp_ack),
+        ("quic", Role::Forward, quic),
+        ("quic-reverse", Role::Reverse, quic_reverse),
+        ("udp", Role::Forward, udp),
+        ("other", Role::Forward, icmp),
+    ] {
+        for flow in 0..FLOWS {
+            establish(&programs, flow)?;
+        }
+        let mut times = Vec::new();
+        for _ in 0..ROUNDS {
+            for flow in 0..FLOWS {
+                let frame = make(flow);
+                let packet = TestPacket { frame: &frame, ..TestPacket::default() };
+                times.push(programs.test_run(role, &packet, REPEAT)?.duration.as_nanos() as f64);
+            }
+        }
+        let ns_per_packet = median(&times);
+        rows.push(Row { name: name.to_owned(), world: "kernel", ns_per_packet, ..Row::default() });
+    }
+    let bytes = (BUCKET_BYTES + WAITING_BYTES) as f64 / BUCKET_FLOWS as f64;
+    let bytes_per_flow = Some(bytes + FILTER_BYTES as f64 / f64::from(TABLE));
+    rows.push(Row { name: "flow".to_owned(), world: "kernel", bytes_per_flow, ..Row::default() });
+    Ok(rows)
+}
+
+/// Shows both directions of a TCP and a QUIC flow until they have an entry.
+fn establish(programs: &Programs, flow: u16) -> Result<(), KernelError> {
+    for frame in [tcp_ack(flow), quic_reverse(flow)] {
+        programs.test_run(Role::Reverse, &TestPacket { frame: &frame, ..TestPacket::default() }, 1)?;
+    }
+    for frame in [tcp(flow), quic(flow)] {
+        programs.test_run(Role::Forward, &TestPacket { frame: &frame, ..TestPacket::default() }, 16)?;
+    }
+    Ok(())
+}
+
+/// One measurement of a program of the yardstick.
+type Timed = fn(&mut skeleton::LookupsSkel<'_>, ProgramInput<'_>) -> libbpf_rs::Result<std::time::Duration>;
+
+/// The prototype's look-ups on the same packets, and the measuring itself.
+fn lookups(ours: &[Row]) -> Result<Vec<Row>, BenchLawError> {
+    let failed = |what| move |source| BenchLawError::Lookups { what, source };
+    let mut storage = MaybeUninit::uninit();
+    let open = skeleton::LookupsSkelBuilder::default().open(&mut storage).map_err(failed("be opened"))?;
+    let mut loaded = open.load().map_err(failed("be loaded"))?;
+    let mut time = |program: Timed, make: fn(u16) -> Vec<u8>| {
+        let mut times = Vec::new();
+        for _ in 0..ROUNDS {
+            for flow in 0..FLOWS {
+                let frame = make(flow);
+                // A first run makes the entries.
+                for repeat in [8, REPEAT] {
+                    let input = ProgramInput { data_in: Some(&frame), repeat, ..ProgramInput::default() };
+                    let duration = program(&mut loaded, input).map_err(failed("run"))?;
+                    if repeat == REPEAT {
+                        times.push(duration.as_nanos() as f64);
+                    }
+                }
+            }
+        }
+        Ok::<_, BenchLawError>(median(&times))
+    };
+    let of = |name: &str| ours.iter().find(|row| row.name == name).and_then(|row| row.ns_per_packet);
+    let mut rows = Vec::new();
+    let mut add = |name: &str, vs: Option<&'static str>, ns_per_packet: Option<f64>| {
+        let ratio = vs.and_then(|vs| Some(ns_per_packet? / of(vs)?));
+        rows.push(Row { name: name.to_owned(), world: "kernel", ns_per_packet, vs, ratio, ..Row::default() });
+    };
+    add("nothing", None, time(|it, input| Ok(it.progs.nothing.test_run(input)?.duration), tcp)?);
+    for (kind, make) in [("tcp", tcp as fn(u16) -> Vec<u8>), ("quic", quic)] {
+        add(
+            &format!("look-ups {kind}"),
+            Some(kind),
+            time(|it, input| Ok(it.progs.classifier.test_run(input)?.duration), make)?,
+        );
+        let with_probes = time(|it, input| Ok(it.progs.with_probes.test_run(input)?.duration), make)?;
+        add(&format!("look-ups {kind}, probes"), Some(kind), with_probes);
+    }
+    Ok(rows)
+}
+
+/// The router's rows: data packets alone, and both directions of the flows together.
+fn throughput(measured: &Measured) -> Vec<Row> {
+    let row = |name: &str, times: &[f64]| {
+        let ns_per_packet = median(times);
+        let packets_per_second = ns_per_packet.map(|ns| 1e9 / ns);
+        Row { name: name.to_owned(), world: "kernel", ns_per_packet, packets_per_second, ..Row::default() }
+    };
+    let mut rows = vec![row("generator", &measured.generator)];
+    for (plain_name, law_name, cost) in [
+        ("forwarding", "forwarding, law", Visit::data as fn(&Visit) -> f64),
+        ("forwarding both", "forwarding both, law", Visit::both),
+    ] {
+        let plain: Vec<f64> = measured.pairs.iter().map(|pair| cost(&pair.without)).collect();
+        let law: Vec<f64> = measured.pairs.iter().map(|pair| cost(&pair.with)).collect();
+        let ratios: Vec<f64> = plain.iter().zip(&law).map(|(plain, law)| plain / law).collect();
+        rows.push(row(plain_name, &plain));
+        let spread = quantile(&ratios, 0.25).zip(quantile(&ratios, 0.75)).map(|(low, high)| [low, high]);
+        rows.push(Row { vs: Some(plain_name), ratio: median(&ratios), spread, ..row(law_name, &law) });
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::forward::{Measured, Pair, Visit};
+    use super::{Bench, Row, throughput};
+
+    #[test]
+    fn pairs_are_compared_with_each_other() {
+        // The machine got slower from pair to pair; the law always cost a quarter more.
+        let pair = |slower: f64| {
+            let visit = |cost: f64| Visit { data_ns: cost * slower, ack_ns: cost * slower / 2.0 };
+            Pair { without: visit(400.0), with: visit(500.0) }
+        };
+        let measured = Measured { generator: vec![50.0], pairs: [1.0, 2.0, 7.0].map(pair).to_vec() };
+        let rows = throughput(&measured);
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let expected =
+            ["generator", "forwarding", "forwarding, law", "forwarding both", "forwarding both, law"];
+        assert_eq!(names, expected);
+        assert_eq!((rows[2].ns_per_packet, rows[2].packets_per_second), (Some(1000.0), Some(1e6)));
+        assert_eq!((rows[2].vs, rows[2].ratio), (Some("forwarding"), Some(0.8)));
+        assert_eq!(rows[2].spread, Some([0.8, 0.8]));
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_row() {
+        let row = Row { name: "tcp".into(), world: "kernel", ns_per_packet: Some(81.4), ..Row::default() };
+        let bench = Bench { bench: "law", machine: "test".into(), rows: vec![row] };
+        assert!(bench.table().lines().nth(1).unwrap().starts_with("tcp "));
+        let json = serde_json::to_value(&bench).unwrap();
+        assert_eq!(json["rows"][0]["ns_per_packet"], 81.4);
+        assert!(json["rows"][0].get("bytes_per_flow").is_none());
+    }
+}

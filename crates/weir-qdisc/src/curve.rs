@@ -1,0 +1,97 @@
+//! The arithmetic of Curvy RED: probabilities as straight lines of the queueing delay, compared with one random number
+//! for scalable traffic and with the larger of two for classic traffic, which squares them. Source: the DualQ paper
+//! ("Data Centre to the Home"), section 5 and Algorithm 1; RFC 9332 appendix B.
+//!
+//! The sources scale by powers of two of a second, so that a line ends at 2^-S seconds; here that end is given as a time.
+
+use weir_core::{Duration, Random};
+
+/// A probability of one.
+const ONE: u64 = 1 << 32;
+
+/// How far `delay` is along a line from 0 at `from` to 1 at `from + range`, in units of 2^-32. `range` is above zero.
+pub(crate) fn ramp(delay: Duration, from: Duration, range: Duration) -> u64 {
+    let above = u128::from(delay.as_nanos().saturating_sub(from.as_nanos()));
+    let part = (above << 32) / u128::from(range.as_nanos());
+    part.min(u128::from(ONE)) as u64
+}
+
+fn draw(random: &mut Random) -> u64 {
+    random.next_u64() >> 32
+}
+
+/// True with a probability of `part`.
+pub(crate) fn exceeds_one(part: u64, random: &mut Random) -> bool {
+    part > draw(random)
+}
+
+/// True with a probability of the square of `part`.
+pub(crate) fn exceeds_two(part: u64, random: &mut Random) -> bool {
+    part > draw(random).max(draw(random))
+}
+
+/// The smoothed delay of the classic queue: an exponentially weighted moving average over departures (`Q_C`).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Smoothed {
+    nanos: i64,
+}
+
+impl Smoothed {
+    /// Takes a departure with a weight of 2^-`shift` and returns the average.
+    pub(crate) fn add(&mut self, delay: Duration, shift: u8) -> Duration {
+        let sample = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX);
+        self.nanos += (sample - self.nanos) >> shift;
+        self.get()
+    }
+
+    pub(crate) fn get(&self) -> Duration {
+        Duration::from_nanos(self.nanos.max(0) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ONE, Smoothed, exceeds_one, exceeds_two, ramp};
+    use weir_core::{Duration, Seed};
+
+    const C: Duration = Duration::from_millis(500);
+    const L: Duration = Duration::from_micros(62_500);
+
+    #[test]
+    fn worked_points_of_the_paper() {
+        // S_C = 1 and S_L = 4: p_L in per cent, p_C in hundredths of a per cent.
+        for (us, p_l, p_c) in
+            [(20_000, 32.0, 16.0), (50_000, 80.0, 100.0), (62_500, 100.0, 156.25), (100_000, 100.0, 400.0)]
+        {
+            let delay = Duration::from_micros(us);
+            let part = |range| ramp(delay, Duration::ZERO, range) as f64 / ONE as f64;
+            assert!((part(L) * 100.0 - p_l).abs() < 1e-6, "{us}");
+            assert!((part(C) * part(C) * 1e4 - p_c).abs() < 1e-5, "{us}");
+        }
+        assert_eq!(ramp(C, Duration::ZERO, C), ONE);
+        assert_eq!(ramp(Duration::from_millis(3), Duration::from_millis(5), C), 0);
+    }
+
+    #[test]
+    fn one_number_is_linear_and_the_larger_of_two_is_the_square() {
+        let mut random = Seed::default().stream("test");
+        let part = ONE / 10 * 3;
+        let one = (0..100_000).filter(|_| exceeds_one(part, &mut random)).count();
+        let two = (0..100_000).filter(|_| exceeds_two(part, &mut random)).count();
+        assert!((29_500..30_500).contains(&one) && (8_700..9_300).contains(&two), "{one} {two}");
+        assert!((0..1000).all(|_| exceeds_two(ONE, &mut random) && !exceeds_one(0, &mut random)));
+    }
+
+    #[test]
+    fn smoothing_is_a_shift() {
+        let mut smoothed = Smoothed::default();
+        let ms = Duration::from_millis;
+        assert_eq!(smoothed.add(ms(32), 5), ms(1));
+        assert_eq!(smoothed.add(ms(33), 5), ms(2));
+        assert_eq!(smoothed.add(Duration::ZERO, 5), Duration::from_nanos(1_937_500));
+        for _ in 0..500 {
+            smoothed.add(Duration::ZERO, 5);
+        }
+        assert_eq!(smoothed.get(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,150 @@
+//! A router's bottleneck from `weir up` to `weir down`: the shipped example, both directions, two interfaces at once, with
+//! the capabilities of the shipped unit, and where no bpffs is mounted.
+
+mod wire;
+
+use std::process::Command;
+
+use serde_json::Value;
+use wire::{Wire, apart, is_root, stderr, stdout};
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/router/crq.toml");
+const UNIT: &str = include_str!("../../../tools/systemd/weir@.service");
+
+fn shown(wire: &Wire) -> Vec<Value> {
+    let text = stdout(&wire.must("show --json"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn names(shown: &[Value]) -> Vec<(&str, &str)> {
+    shown.iter().map(|one| (one["device"].as_str().unwrap(), one["direction"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn the_example_shapes_both_directions_of_two_interfaces() {
+    if !is_root() {
+        return;
+    }
+    apart(true);
+    let wire = Wire::new().unwrap();
+    wire.near.ip(&["link add x0 type veth peer name x1".to_owned(), "link set x0 up".to_owned()]).unwrap();
+    let clean = wire.everything();
+    wire.must(&format!("up --config {EXAMPLE} dev w0 rate 20mbit ingress_rate 30mbit"));
+    for to_far in [true, false] {
+        wire.transfer(2_000_000, to_far);
+    }
+    let one = shown(&wire);
+    assert_eq!(names(&one), [("w0", "egress"), ("w0", "ingress")]);
+    for (shown, rate) in one.iter().zip([20_000_000, 30_000_000]) {
+        assert_eq!((&shown["state"], &shown["faults"]), (&"up".into(), &Value::Array(Vec::new())), "{shown}");
+        assert_eq!(shown["rate_bits_per_second"], rate);
+        let queues = shown["queues"].as_array().unwrap();
+        let bytes: u64 = queues.iter().map(|queue| queue["bytes"].as_u64().unwrap()).sum();
+        assert!(bytes > 2_000_000, "{shown}");
+        assert!(shown["flow_table"]["flows"].as_u64() > Some(0), "{shown}");
+        // Acknowledgements of the other direction close cycles.
+        assert!(shown["counters"]["admitted"].as_u64() > Some(0), "{shown}");
+    }
+    let words = stdout(&wire.must("show"));
+    for part in ["w0 egress: up", "w0 ingress: up", "rate 20mbit", "rate 30mbit"] {
+        assert!(words.contains(part), "no '{part}' in {words}");
+    }
+
+    wire.must("up x0 rate 10mbit queues bfifo/pfifo flows 64");
+    let three = [("w0", "egress"), ("w0", "ingress"), ("x0", "egress")];
+    assert_eq!(names(&shown(&wire)), three);
+    assert!(stdout(&wire.must("show")).contains("x0 egress: up"));
+    assert_eq!(
+        names(&serde_json::from_slice::<Vec<Value>>(&wire.must("show --json dev x0").stdout).unwrap()),
+        [three[2]]
+    );
+    let lines = stdout(&wire.must("top --json --count 2 --interval 100ms"));
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(names(&lines), [three, three].concat());
+
+    wire.must("down dev x0");
+    assert_eq!(names(&shown(&wire)), three[..2]);
+    wire.must("down --all");
+    wire.assert_as(&clean, "down --all");
+    assert!(wire.crosses());
+}
+
+#[test]
+fn the_units_capabilities_are_enough() {
+    if !is_root() {
+        return;
+    }
+    let set = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let set: Vec<String> = set
+        .split_whitespace()
+        .map(|name| format!("+{}", name.trim_start_matches("CAP_").to_lowercase()))
+        .collect();
+    apart(true);
+    let wire = Wire::new().unwrap();
+    let clean = wire.everything();
+    let bounding = format!("--bounding-set=-all,{}", set.join(","));
+    let weir = |line: &str| {
+        let mut command = wire.near.command("setpriv").unwrap();
+        command.args(["--no-new-privs", &bounding, env!("CARGO_BIN_EXE_weir")]).args(wire::words(line));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        stdout(&output)
+    };
+    weir("up dev w0 rate 20mbit queues bfifo/bfifo direction both flows 64");
+    assert!(wire.crosses());
+    assert!(weir("show").contains("w0 ingress: up"));
+    weir("show flows");
+    weir("reload dev w0 rate 30mbit queues bfifo/bfifo direction both flows 64 set mss=1000");
+    weir("down dev w0");
+    wire.assert_as(&clean, "down");
+}
+
+/// Whether bpffs is mounted at its place, as the calling thread sees it.
+fn is_mounted() -> bool {
+    let mounts = std::fs::read_to_string("/proc/thread-self/mounts").unwrap();
+    mounts.lines().any(|line| line.split(' ').nth(1) == Some("/sys/fs/bpf"))
+}
+
+#[test]
+fn bpffs_goes_with_the_last_that_needs_it() {
+    if !is_root() {
+        return;
+    }
+    apart(false);
+    let wire = Wire::new().unwrap();
+    wire.near.ip(&["link add x0 type veth peer name x1".to_owned(), "link set x0 up".to_owned()]).unwrap();
+    let (w0, x0) =
+        ("up w0 rate 20mbit queues bfifo/bfifo flows 64", "up x0 rate 20mbit queues bfifo/bfifo flows 64");
+    assert!(!is_mounted());
+    wire.must(w0);
+    assert!(is_mounted());
+    wire.must("down w0");
+    assert!(!is_mounted(), "weir up mounted it");
+
+    // The first that needs it is not the last.
+    wire.must(w0);
+    wire.must(x0);
+    wire.must("down w0");
+    assert!(is_mounted() && names(&shown(&wire)) == [("x0", "egress")], "x0 still needs it");
+    wire.must("down x0");
+    assert!(!is_mounted(), "nobody needs it");
+
+    // What is somebody else's stays: a pin, or the mount itself.
+    wire.must(w0);
+    std::fs::create_dir("/sys/fs/bpf/theirs").unwrap();
+    wire.must("down w0");
+    assert!(is_mounted());
+    std::fs::remove_dir("/sys/fs/bpf/theirs").unwrap();
+    wire.must(w0);
+    wire.must("down w0");
+    assert!(is_mounted(), "it was there before weir up");
+
+    // Somebody stands in it.
+    assert!(Command::new("umount").arg("/sys/fs/bpf").status().unwrap().success());
+    wire.must(w0);
+    let mut busy = Command::new("sleep").arg("60").current_dir("/sys/fs/bpf").spawn().unwrap();
+    wire.must("down w0");
+    assert!(is_mounted());
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+}
