@@ -2,7 +2,9 @@
 
 use thiserror::Error;
 
-use crate::{Controller, EcnUse, Linux, Reno, Rfc9002, Setup, WindowRule};
+use crate::{
+    Controller, Cubic, Cubic9438, Dctcp, Dctcp8257, EcnUse, Linux, Reno, Rfc9002, Setup, WindowRule,
+};
 
 /// Around what kind of transport a controller works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,12 +56,38 @@ fn classic(choice: &Choice) -> EcnUse {
 }
 
 /// All controllers.
-pub const ALL: &[Entry] = &[Entry {
-    name: "reno",
-    also: &["newreno"],
-    what: "one packet more per round trip, half the window after congestion (RFC 5681)",
-    make: |choice, setup| under(Reno::new(classic(choice)), choice, setup),
-}];
+pub const ALL: &[Entry] = &[
+    Entry {
+        name: "reno",
+        also: &["newreno"],
+        what: "one packet more per round trip, half the window after congestion (RFC 5681)",
+        make: |choice, setup| under(Reno::new(classic(choice)), choice, setup),
+    },
+    Entry {
+        name: "cubic",
+        also: &[],
+        what: "a cubic function of the time since the last congestion, with HyStart (Linux)",
+        make: |choice, setup| under(Cubic::new(classic(choice), setup.mss), choice, setup),
+    },
+    Entry {
+        name: "cubic-rfc9438",
+        also: &[],
+        what: "CUBIC by the letter of RFC 9438, without HyStart++",
+        make: |choice, setup| under(Cubic9438::new(classic(choice)), choice, setup),
+    },
+    Entry {
+        name: "dctcp",
+        also: &[],
+        what: "shrinks by half the share of marked packets (Linux); marks ECT(0)",
+        make: |choice, setup| under(Dctcp::new(), choice, setup),
+    },
+    Entry {
+        name: "dctcp-rfc8257",
+        also: &[],
+        what: "DCTCP by RFC 8257: grows on while it reduces",
+        make: |_, setup| Box::new(Dctcp8257::new(setup)),
+    },
+];
 
 /// No controller has that name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

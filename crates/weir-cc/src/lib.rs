@@ -11,6 +11,9 @@
 pub mod catalog;
 
 mod ack;
+mod cubic;
+mod cubic_rfc9438;
+mod dctcp;
 mod fixed;
 mod linux;
 mod reno;
@@ -18,10 +21,15 @@ mod rfc9002;
 mod window;
 
 #[cfg(test)]
+mod responses;
+#[cfg(test)]
 mod testing;
 
-pub use ack::{Ack, Count, RateSample, Sent};
+pub use ack::{Ack, Count, LossSample, RateSample, Sent};
 pub use catalog::{Choice, Entry, Family, UnknownController, find};
+pub use cubic::Cubic;
+pub use cubic_rfc9438::Cubic9438;
+pub use dctcp::{Dctcp, Dctcp8257};
 pub use fixed::{ConstantRate, FixedWindow};
 pub use linux::Linux;
 pub use reno::Reno;
