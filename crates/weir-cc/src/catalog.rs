@@ -1,9 +1,11 @@
 //! The controllers by the names that scenarios use.
 
 use thiserror::Error;
+use weir_core::Duration;
 
 use crate::{
-    Controller, Cubic, Cubic9438, Dctcp, Dctcp8257, EcnUse, Linux, Reno, Rfc9002, Setup, WindowRule,
+    Bbr1, Bbr3, Bbr3Params, Controller, Cubic, Cubic9438, Dctcp, Dctcp8257, EcnUse, Linux, Reno, Rfc9002,
+    Setup, WindowRule,
 };
 
 /// Around what kind of transport a controller works.
@@ -55,6 +57,16 @@ fn classic(choice: &Choice) -> EcnUse {
     if choice.ecn { EcnUse::Classic } else { EcnUse::Off }
 }
 
+/// BBR's version that answers marks if the flow asks for ECN.
+fn marks(version: Bbr3Params, choice: &Choice) -> Bbr3Params {
+    Bbr3Params { ecn: choice.ecn, ..version }
+}
+
+/// The same without a limit of the round trip.
+fn all_marks(version: Bbr3Params, name: &'static str) -> Bbr3Params {
+    Bbr3Params { name, ecn: true, ecn_max_rtt: Duration::ZERO, ..version }
+}
+
 /// All controllers.
 pub const ALL: &[Entry] = &[
     Entry {
@@ -86,6 +98,36 @@ pub const ALL: &[Entry] = &[
         also: &[],
         what: "DCTCP by RFC 8257: grows on while it reduces",
         make: |_, setup| Box::new(Dctcp8257::new(setup)),
+    },
+    Entry {
+        name: "bbr1",
+        also: &["bbr", "bbrv1"],
+        what: "a model of bandwidth and round trip; mainline Linux",
+        make: |choice, setup| Box::new(Bbr1::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "bbr2",
+        also: &["bbrv2"],
+        what: "BBR with bounds from losses and, if asked for on round trips up to 5 ms, marks",
+        make: |choice, setup| Box::new(Bbr3::new(marks(Bbr3Params::V2, choice), setup)),
+    },
+    Entry {
+        name: "bbr2-ecn",
+        also: &[],
+        what: "bbr2 that answers marks on all paths",
+        make: |_, setup| Box::new(Bbr3::new(all_marks(Bbr3Params::V2, "bbr2-ecn"), setup)),
+    },
+    Entry {
+        name: "bbr3",
+        also: &["bbrv3"],
+        what: "the third version of BBR; marks as with bbr2",
+        make: |choice, setup| Box::new(Bbr3::new(marks(Bbr3Params::V3, choice), setup)),
+    },
+    Entry {
+        name: "bbr3-ecn",
+        also: &[],
+        what: "bbr3 that answers marks on all paths",
+        make: |_, setup| Box::new(Bbr3::new(all_marks(Bbr3Params::V3, "bbr3-ecn"), setup)),
     },
 ];
 

@@ -11,9 +11,15 @@
 pub mod catalog;
 
 mod ack;
+mod bbr;
+mod bbr1;
+mod bbr3;
+mod bbr3_params;
 mod cubic;
 mod cubic_rfc9438;
 mod dctcp;
+mod episode;
+mod filter;
 mod fixed;
 mod linux;
 mod reno;
@@ -26,6 +32,9 @@ mod responses;
 mod testing;
 
 pub use ack::{Ack, Count, LossSample, RateSample, Sent};
+pub use bbr1::Bbr1;
+pub use bbr3::Bbr3;
+pub use bbr3_params::Bbr3Params;
 pub use catalog::{Choice, Entry, Family, UnknownController, find};
 pub use cubic::Cubic;
 pub use cubic_rfc9438::Cubic9438;
