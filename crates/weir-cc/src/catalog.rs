@@ -4,8 +4,8 @@ use thiserror::Error;
 use weir_core::Duration;
 
 use crate::{
-    Bbr1, Bbr3, Bbr3Params, Controller, Cubic, Cubic9438, Dctcp, Dctcp8257, EcnUse, Linux, Reno, Rfc9002,
-    Setup, WindowRule,
+    Allegro, Bbr1, Bbr3, Bbr3Params, Controller, Copa, Cubic, Cubic9438, Dctcp, Dctcp8257, Delay, Dip,
+    DipParams, EcnUse, Linux, Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup, Vivace, WindowRule,
 };
 
 /// Around what kind of transport a controller works.
@@ -129,6 +129,48 @@ pub const ALL: &[Entry] = &[
         what: "bbr3 that answers marks on all paths",
         make: |_, setup| Box::new(Bbr3::new(all_marks(Bbr3Params::V3, "bbr3-ecn"), setup)),
     },
+    Entry {
+        name: "prague",
+        also: &["tcp-prague"],
+        what: "DCTCP for L4S: fractional window, pacing, independent of short round trips; marks ECT(1)",
+        make: |_, setup| Box::new(Prague::new(PragueParams::default(), setup)),
+    },
+    Entry {
+        name: "copa",
+        also: &[],
+        what: "rate by the reciprocal of queueing delay (NSDI 2018)",
+        make: |choice, setup| Box::new(Copa::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "delay",
+        also: &[],
+        what: "+1 % within 5 ms of the shortest round trip, else -5 %; for use behind fair queuing",
+        make: |choice, setup| Box::new(Delay::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "pcc-allegro",
+        also: &["pcc"],
+        what: "tries rates, and goes where throughput less loss is larger (NSDI 2015)",
+        make: |choice, setup| Box::new(Allegro::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "pcc-vivace",
+        also: &["vivace"],
+        what: "gradient ascent on a utility of rate, delay and loss (NSDI 2018)",
+        make: |choice, setup| Box::new(Vivace::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "saw-tooth",
+        also: &["no-reaction"],
+        what: "an attack: Reno's saw-tooth in its own time, whatever happens",
+        make: |choice, setup| Box::new(SawTooth::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "dip",
+        also: &[],
+        what: "an attack: a fixed window that dips for a round trip, two after a signal",
+        make: |choice, setup| Box::new(Dip::new(DipParams::default(), classic(choice), setup)),
+    },
 ];
 
 /// No controller has that name.
@@ -168,7 +210,8 @@ pub fn find(name: &str) -> Result<&'static Entry, UnknownController> {
 #[cfg(test)]
 mod tests {
     use super::{ALL, Choice, Family, find};
-    use crate::testing::{Path, setup};
+    use crate::testing::{Fate, Path, setup};
+    use weir_core::Duration;
 
     #[test]
     fn every_controller_can_be_made_and_carries_data() {
@@ -176,9 +219,14 @@ mod tests {
             for family in [Family::Tcp, Family::Quic] {
                 for ecn in [false, true] {
                     let mut controller = entry.make(&Choice { family, ecn }, &setup());
-                    let mut path = Path::new(10);
-                    let sent: usize = (0..6).map(|_| path.round(&mut *controller, |_| false)).sum();
-                    assert!(sent > 20, "{} {family:?}: {sent}", entry.name);
+                    let mut path = Path::bottleneck(10, 2_000, 50);
+                    path.run(&mut *controller, Duration::from_secs(1), &mut || Fate::Arrives);
+                    let sent = path.delivered();
+                    assert!(sent > 150, "{} {family:?}: {sent}", entry.name);
+                    assert_eq!(controller.name(), entry.name);
+                    controller.on_timeout(path.now(), 0);
+                    path.run(&mut *controller, Duration::from_secs(1), &mut || Fate::Arrives);
+                    assert!(path.delivered() > sent, "{} {family:?}", entry.name);
                 }
             }
         }

@@ -21,6 +21,8 @@ pub(crate) struct Episode {
     state: State,
     high: u64,
     next: u64,
+    /// Packets delivered when the state began.
+    began: u64,
 }
 
 impl Episode {
@@ -49,9 +51,15 @@ impl Episode {
             State::Open if echo => {
                 self.high = ack.next;
                 self.state = State::Cwr;
+                self.began = ack.total_delivered;
             }
             _ => {}
         }
+    }
+
+    /// Whether Cwr began with this acknowledgement (one may end an episode and begin the next).
+    pub(crate) const fn began(&self, ack: &Ack) -> bool {
+        self.began == ack.total_delivered
     }
 
     pub(crate) fn on_timeout(&mut self) {

@@ -1,7 +1,11 @@
 //! The response functions: which window a controller holds on average when a share p of its packets is lost or marked.
 
+use weir_core::Duration;
+
 use crate::testing::{Fate, MSS, Path, random, setup};
-use crate::{Controller, Cubic, Cubic9438, Dctcp, Dctcp8257, EcnUse, Linux, Reno, Rfc9002};
+use crate::{
+    Controller, Cubic, Cubic9438, Dctcp, Dctcp8257, EcnUse, Linux, Prague, PragueParams, Reno, Rfc9002,
+};
 
 /// The mean window with every `period`th packet lost, on a path that spreads a window of `expected` packets over
 /// half a round trip. (The kernel's Cubic reckons with one jiffy at a time, so bursts would grow faster.)
@@ -95,12 +99,15 @@ fn cubic_follows_its_own_law_on_long_paths() {
 /// comes once per window of data and first mark, W + 1/p packets apart. RFC 8257 grows by (1 - p) / W all the while:
 /// x^2 / 2 = (1 - p)(x + 1) for x = p W.
 #[test]
-fn dctcp_of_rfc_8257_is_inverse_to_the_marking_probability() {
+fn dctcp_of_rfc_8257_and_prague_are_inverse_to_the_marking_probability() {
     for (p, packets) in [(0.01, 1_000_000), (0.02, 500_000), (0.05, 300_000), (0.1, 300_000)] {
         let mut dctcp = Dctcp8257::new(&setup());
         let clean: f64 = 1.0 - p;
         let theory = (clean + (clean * clean + 2.0 * clean).sqrt()) / p;
         close(&format!("dctcp-rfc8257 {p}"), with_random_marks(&mut dctcp, p, packets), theory);
+        // Prague is the same law in finer integers.
+        let mut prague = Prague::new(PragueParams { target: Duration::ZERO, transition: 0 }, &setup());
+        close(&format!("prague {p}"), with_random_marks(&mut prague, p, packets), theory);
     }
 }
 
@@ -137,7 +144,7 @@ fn dctcp_counted(p: f64, packets: u64) -> f64 {
         if packet > reducing_until {
             if mark {
                 (credit, reducing_until) = (0, packet + window);
-                window = (window - (window * alpha >> 11)).max(2);
+                window = (window - ((window * alpha) >> 11)).max(2);
             } else {
                 credit += 1;
                 if credit >= window {

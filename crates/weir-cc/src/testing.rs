@@ -73,6 +73,10 @@ pub(crate) struct Path {
     smoothed: u64,
     min_rtt: Duration,
     may_send_at: Time,
+    // `tcp_cwnd_validate`: whether the window was full within the last round trip.
+    window_limited: bool,
+    most_in_flight: u64,
+    usage_until: u64,
     /// Sum and number of the round-trip times, and timeouts, since the test last set them to zero.
     pub(crate) rtt_sum: u64,
     pub(crate) rtt_count: u64,
@@ -106,6 +110,9 @@ impl Path {
             smoothed: 0,
             min_rtt: Duration::MAX,
             may_send_at: start,
+            window_limited: false,
+            most_in_flight: 0,
+            usage_until: 0,
             rtt_sum: 0,
             rtt_count: 0,
             timeouts: 0,
@@ -182,6 +189,17 @@ impl Path {
         let in_flight = self.in_flight * u64::from(MSS);
         let restarts = self.in_flight == 1;
         controller.on_sent(&Sent { now: self.now, bytes: MSS, in_flight, restarts });
+        self.validate(controller);
+    }
+
+    fn validate(&mut self, controller: &dyn Controller) {
+        let full = !self.fits(controller);
+        let more = !self.window_limited && self.in_flight > self.most_in_flight;
+        if full || more || self.una >= self.usage_until {
+            self.window_limited = full;
+            self.most_in_flight = self.in_flight;
+            self.usage_until = self.next;
+        }
     }
 
     fn fits(&self, controller: &dyn Controller) -> bool {
@@ -211,7 +229,7 @@ impl Path {
     }
 
     fn time_out(&mut self, controller: &mut dyn Controller) {
-        self.now = self.now + Duration::from_nanos(200_000_000.max(2 * self.smoothed));
+        self.now += Duration::from_nanos(200_000_000.max(2 * self.smoothed));
         self.lost += self.missing.len() as u64;
         self.in_flight -= self.missing.len() as u64;
         self.again.extend(self.missing.drain(..).map(|packet| packet.number));
@@ -228,7 +246,7 @@ impl Path {
             return;
         }
         let mss = u64::from(MSS);
-        let window_limited = !self.fits(controller);
+        self.validate(controller);
         let prior_in_flight = self.in_flight * mss;
         let ce = u32::from(fate == Fate::Marked || packet.marked);
         self.in_flight -= 1;
@@ -285,7 +303,7 @@ impl Path {
             min_rtt: self.min_rtt,
             in_flight: self.in_flight * mss,
             prior_in_flight,
-            window_limited,
+            window_limited: self.window_limited,
             una: self.una,
             next: self.next,
             total_delivered: self.delivered,
