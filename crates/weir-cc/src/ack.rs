@@ -96,8 +96,7 @@ pub struct Ack {
     pub total_lost: u64,
     /// The delivery rate, if it could be measured.
     pub rate: Option<RateSample>,
-    /// Whether more waits to be sent than the window allows; if not, the sender is about to be limited by the
-    /// application.
+    /// Less waits to be sent than the window allows: the application, not the window, limits the sender now.
     pub app_limited: bool,
 }
 

@@ -99,6 +99,8 @@ struct Context {
 pub struct Bbr3 {
     params: Bbr3Params,
     mss: u32,
+    /// Whether the clocks of the filters run; they begin with the connection's first packet.
+    started: bool,
     initial: u32,
     random: Random,
     episode: Episode,
@@ -170,6 +172,7 @@ impl Bbr3 {
         Self {
             params,
             mss,
+            started: false,
             initial: window.min(127),
             random: setup.random.clone(),
             episode: Episode::default(),
@@ -280,6 +283,14 @@ impl Bbr3 {
 
     fn is_probing(&self) -> bool {
         matches!(self.mode, Mode::Startup | Mode::ProbeBw(Phase::Refill | Phase::Up))
+    }
+
+    fn start(&mut self, now: Time) {
+        if !self.started {
+            self.started = true;
+            (self.min_rtt_at, self.probe_rtt_min_at) = (micros(now), micros(now));
+            self.aggregation.restart(now);
+        }
     }
 
     fn save_window(&mut self) {
@@ -404,6 +415,7 @@ impl Controller for Bbr3 {
     }
 
     fn on_sent(&mut self, sent: &Sent) {
+        self.start(sent.now);
         if !sent.restarts || !self.app_limited {
             return;
         }

@@ -233,6 +233,20 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_day_does_not_matter() {
+        for entry in ALL {
+            let delivered = [0, 1_000].map(|second| {
+                let choice = Choice { family: Family::Tcp, ecn: true };
+                let mut controller = entry.make(&choice, &setup());
+                let mut path = Path::bottleneck(10, 2_000, 50).marking_from(30).beginning_at(second);
+                path.run(&mut *controller, Duration::from_secs(8), &mut || Fate::Arrives);
+                path.delivered()
+            });
+            assert_eq!(delivered[0], delivered[1], "{}", entry.name);
+        }
+    }
+
+    #[test]
     fn a_slip_is_answered_with_what_was_meant() {
         assert_eq!(find("Reno").unwrap().name, "reno");
         assert!(find("remo").err().unwrap().to_string().contains("did you mean 'reno'?"));

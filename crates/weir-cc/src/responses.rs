@@ -97,7 +97,7 @@ fn cubic_follows_its_own_law_on_long_paths() {
 
 /// With independent marks neither form has the W = 2/p of the fluid model. Per packet, a reduction by W alpha / 2 (alpha = p)
 /// comes once per window of data and first mark, W + 1/p packets apart. RFC 8257 grows by (1 - p) / W all the while:
-/// x^2 / 2 = (1 - p)(x + 1) for x = p W.
+/// x / 2 = (1 - p)(1 + 1 / x) for x = p W.
 #[test]
 fn dctcp_of_rfc_8257_and_prague_are_inverse_to_the_marking_probability() {
     for (p, packets) in [(0.01, 1_000_000), (0.02, 500_000), (0.05, 300_000), (0.1, 300_000)] {
@@ -111,7 +111,7 @@ fn dctcp_of_rfc_8257_and_prague_are_inverse_to_the_marking_probability() {
     }
 }
 
-/// The kernel's form grows only from the end of a reduction to the next mark, 1/p packets: x^2 / 2 = 1 / x... x = sqrt(2), were
+/// The kernel's form grows only from the end of a reduction to the next mark, 1/p packets: x / 2 = 1 / x, so x = sqrt(2), were
 /// it not for its integers, which lose shares below 1/64 and cuts below one packet. A plain count of acknowledgements with
 /// the same integers must give the same window.
 #[test]

@@ -130,6 +130,17 @@ impl Path {
         self
     }
 
+    /// The same path for a flow that begins later.
+    pub(crate) fn beginning_at(mut self, second: u64) -> Self {
+        let start = self.now + Duration::from_secs(second);
+        self.now = start;
+        self.idle_from = start;
+        self.first_sent = start;
+        self.delivered_at = start;
+        self.may_send_at = start;
+        self
+    }
+
     pub(crate) fn now(&self) -> Time {
         self.now
     }
