@@ -237,7 +237,8 @@ impl<R: WindowRule> Controller for Linux<R> {
 mod tests {
     use super::{Linux, State};
     use crate::testing::{Path, setup};
-    use crate::{Controller, EcnUse, Reno};
+    use crate::{Controller, Dctcp, EcnUse, Reno, Sent};
+    use weir_core::Duration;
 
     #[test]
     fn a_loss_halves_the_window_over_one_round_trip() {
@@ -275,6 +276,43 @@ mod tests {
         path.round(&mut reno, |_| false);
         path.round(&mut reno, |_| false);
         assert_eq!((reno.state, reno.packets().threshold), (State::Open, threshold));
+    }
+
+    #[test]
+    fn a_loss_while_reducing_for_a_mark_reduces_again_only_if_the_rule_says_so() {
+        let mut reno = Linux::new(Reno::new(EcnUse::Classic), &setup());
+        let mut dctcp = Linux::new(Dctcp::new(), &setup());
+        let mut path = Path::new(20);
+        for _ in 0..3 {
+            path.round(&mut reno, |_| false);
+        }
+        path.marked_round(&mut reno, |index| index == 10, |index| index == 0);
+        assert_eq!((reno.state, reno.packets().threshold), (State::Recovery, 40));
+        let mut path = Path::new(20);
+        for _ in 0..3 {
+            path.round(&mut dctcp, |_| false);
+        }
+        path.marked_round(&mut dctcp, |index| index == 10, |index| index == 0);
+        // Half of what proportional rate reduction had left by then.
+        assert_eq!(dctcp.state, State::Recovery);
+        assert!((35..39).contains(&dctcp.packets().threshold), "{}", dctcp.packets().threshold);
+    }
+
+    #[test]
+    fn idling_halves_the_window_for_each_timeout_down_to_the_initial_one() {
+        let mut reno = Linux::new(Reno::new(EcnUse::Off), &setup());
+        let mut path = Path::new(20);
+        for _ in 0..3 {
+            path.round(&mut reno, |_| false);
+        }
+        assert_eq!(reno.packets().packets, 80);
+        // The timeout is 200 ms on this path; two of them have passed.
+        let now = path.now() + Duration::from_millis(500);
+        reno.on_sent(&Sent { now, bytes: setup().mss, in_flight: 1448, restarts: true });
+        assert_eq!(reno.packets().packets, 20);
+        let now = now + Duration::from_secs(9);
+        reno.on_sent(&Sent { now, bytes: setup().mss, in_flight: 1448, restarts: true });
+        assert_eq!(reno.packets().packets, 10);
     }
 
     #[test]
