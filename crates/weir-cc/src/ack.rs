@@ -41,6 +41,18 @@ pub struct RateSample {
     pub app_limited: bool,
 }
 
+/// The circumstances in which a packet was sent that is now declared lost (the kernel's `skb_marked_lost` gives BBR the
+/// same): how full the path was that lost it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossSample {
+    /// Payload bytes in flight when it was sent, itself included.
+    pub in_flight_at_send: u64,
+    /// Packets declared lost since it was sent, itself included.
+    pub lost: u32,
+    /// The application, not the window, held the sender back then.
+    pub app_limited: bool,
+}
+
 /// One acknowledgement, after the transport has taken note of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
@@ -57,6 +69,9 @@ pub struct Ack {
     pub lost: Count,
     /// When the last sent of the packets declared lost was sent.
     pub lost_sent: Time,
+    /// Of the packet that was sent last among those declared lost; `None` if none was, or if it is not known (BBR then
+    /// answers with the next delivery rate sample instead).
+    pub loss: Option<LossSample>,
     /// When the last sent of the packets delivered was sent.
     pub delivered_sent: Time,
     /// The round-trip time of that packet; `None` if nothing was delivered or only packets sent more than once.
@@ -81,8 +96,7 @@ pub struct Ack {
     pub total_lost: u64,
     /// The delivery rate, if it could be measured.
     pub rate: Option<RateSample>,
-    /// Whether more waits to be sent than the window allows; if not, the sender is about to be limited by the
-    /// application.
+    /// Less waits to be sent than the window allows: the application, not the window, limits the sender now.
     pub app_limited: bool,
 }
 

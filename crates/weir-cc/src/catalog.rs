@@ -1,8 +1,12 @@
 //! The controllers by the names that scenarios use.
 
 use thiserror::Error;
+use weir_core::Duration;
 
-use crate::{Controller, EcnUse, Linux, Reno, Rfc9002, Setup, WindowRule};
+use crate::{
+    Allegro, Bbr1, Bbr3, Bbr3Params, Controller, Copa, Cubic, Cubic9438, Dctcp, Dctcp8257, Delay, Dip,
+    DipParams, EcnUse, Linux, Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup, Vivace, WindowRule,
+};
 
 /// Around what kind of transport a controller works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,13 +57,121 @@ fn classic(choice: &Choice) -> EcnUse {
     if choice.ecn { EcnUse::Classic } else { EcnUse::Off }
 }
 
+/// BBR's version that answers marks if the flow asks for ECN.
+fn marks(version: Bbr3Params, choice: &Choice) -> Bbr3Params {
+    Bbr3Params { ecn: choice.ecn, ..version }
+}
+
+/// The same without a limit of the round trip.
+fn all_marks(version: Bbr3Params, name: &'static str) -> Bbr3Params {
+    Bbr3Params { name, ecn: true, ecn_max_rtt: Duration::ZERO, ..version }
+}
+
 /// All controllers.
-pub const ALL: &[Entry] = &[Entry {
-    name: "reno",
-    also: &["newreno"],
-    what: "one packet more per round trip, half the window after congestion (RFC 5681)",
-    make: |choice, setup| under(Reno::new(classic(choice)), choice, setup),
-}];
+pub const ALL: &[Entry] = &[
+    Entry {
+        name: "reno",
+        also: &["newreno"],
+        what: "one packet more per round trip, half the window after congestion (RFC 5681)",
+        make: |choice, setup| under(Reno::new(classic(choice)), choice, setup),
+    },
+    Entry {
+        name: "cubic",
+        also: &[],
+        what: "a cubic function of the time since the last congestion, with HyStart (Linux)",
+        make: |choice, setup| under(Cubic::new(classic(choice), setup.mss), choice, setup),
+    },
+    Entry {
+        name: "cubic-rfc9438",
+        also: &[],
+        what: "CUBIC by the letter of RFC 9438, without HyStart++",
+        make: |choice, setup| under(Cubic9438::new(classic(choice)), choice, setup),
+    },
+    Entry {
+        name: "dctcp",
+        also: &[],
+        what: "shrinks by half the share of marked packets (Linux); marks ECT(0)",
+        make: |choice, setup| under(Dctcp::new(), choice, setup),
+    },
+    Entry {
+        name: "dctcp-rfc8257",
+        also: &[],
+        what: "DCTCP by RFC 8257: grows on while it reduces",
+        make: |_, setup| Box::new(Dctcp8257::new(setup)),
+    },
+    Entry {
+        name: "bbr1",
+        also: &["bbr", "bbrv1"],
+        what: "a model of bandwidth and round trip; mainline Linux",
+        make: |choice, setup| Box::new(Bbr1::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "bbr2",
+        also: &["bbrv2"],
+        what: "BBR with bounds from losses and, if asked for on round trips up to 5 ms, marks",
+        make: |choice, setup| Box::new(Bbr3::new(marks(Bbr3Params::V2, choice), setup)),
+    },
+    Entry {
+        name: "bbr2-ecn",
+        also: &[],
+        what: "bbr2 that answers marks on all paths",
+        make: |_, setup| Box::new(Bbr3::new(all_marks(Bbr3Params::V2, "bbr2-ecn"), setup)),
+    },
+    Entry {
+        name: "bbr3",
+        also: &["bbrv3"],
+        what: "the third version of BBR; marks as with bbr2",
+        make: |choice, setup| Box::new(Bbr3::new(marks(Bbr3Params::V3, choice), setup)),
+    },
+    Entry {
+        name: "bbr3-ecn",
+        also: &[],
+        what: "bbr3 that answers marks on all paths",
+        make: |_, setup| Box::new(Bbr3::new(all_marks(Bbr3Params::V3, "bbr3-ecn"), setup)),
+    },
+    Entry {
+        name: "prague",
+        also: &["tcp-prague"],
+        what: "DCTCP for L4S: fractional window, pacing, independent of short round trips; marks ECT(1)",
+        make: |_, setup| Box::new(Prague::new(PragueParams::default(), setup)),
+    },
+    Entry {
+        name: "copa",
+        also: &[],
+        what: "rate by the reciprocal of queueing delay (NSDI 2018)",
+        make: |choice, setup| Box::new(Copa::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "delay",
+        also: &[],
+        what: "+1 % within 5 ms of the shortest round trip, else -5 %; for use behind fair queuing",
+        make: |choice, setup| Box::new(Delay::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "pcc-allegro",
+        also: &["pcc"],
+        what: "tries rates, and goes where throughput less loss is larger (NSDI 2015)",
+        make: |choice, setup| Box::new(Allegro::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "pcc-vivace",
+        also: &["vivace"],
+        what: "gradient ascent on a utility of rate, delay and loss (NSDI 2018)",
+        make: |choice, setup| Box::new(Vivace::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "saw-tooth",
+        also: &["no-reaction"],
+        what: "an attack: Reno's saw-tooth in its own time, whatever happens",
+        make: |choice, setup| Box::new(SawTooth::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "dip",
+        also: &[],
+        what: "an attack: a fixed window that dips for a round trip, two after a signal",
+        make: |choice, setup| Box::new(Dip::new(DipParams::default(), classic(choice), setup)),
+    },
+];
 
 /// No controller has that name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -98,7 +210,8 @@ pub fn find(name: &str) -> Result<&'static Entry, UnknownController> {
 #[cfg(test)]
 mod tests {
     use super::{ALL, Choice, Family, find};
-    use crate::testing::{Path, setup};
+    use crate::testing::{Fate, Path, setup};
+    use weir_core::Duration;
 
     #[test]
     fn every_controller_can_be_made_and_carries_data() {
@@ -106,11 +219,30 @@ mod tests {
             for family in [Family::Tcp, Family::Quic] {
                 for ecn in [false, true] {
                     let mut controller = entry.make(&Choice { family, ecn }, &setup());
-                    let mut path = Path::new(10);
-                    let sent: usize = (0..6).map(|_| path.round(&mut *controller, |_| false)).sum();
-                    assert!(sent > 20, "{} {family:?}: {sent}", entry.name);
+                    let mut path = Path::bottleneck(10, 2_000, 50);
+                    path.run(&mut *controller, Duration::from_secs(1), &mut || Fate::Arrives);
+                    let sent = path.delivered();
+                    assert!(sent > 150, "{} {family:?}: {sent}", entry.name);
+                    assert_eq!(controller.name(), entry.name);
+                    controller.on_timeout(path.now(), 0);
+                    path.run(&mut *controller, Duration::from_secs(1), &mut || Fate::Arrives);
+                    assert!(path.delivered() > sent, "{} {family:?}", entry.name);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_time_of_day_does_not_matter() {
+        for entry in ALL {
+            let delivered = [0, 1_000].map(|second| {
+                let choice = Choice { family: Family::Tcp, ecn: true };
+                let mut controller = entry.make(&choice, &setup());
+                let mut path = Path::bottleneck(10, 2_000, 50).marking_from(30).beginning_at(second);
+                path.run(&mut *controller, Duration::from_secs(8), &mut || Fate::Arrives);
+                path.delivered()
+            });
+            assert_eq!(delivered[0], delivered[1], "{}", entry.name);
         }
     }
 

@@ -11,19 +11,50 @@
 pub mod catalog;
 
 mod ack;
+mod adversary;
+mod bbr;
+mod bbr1;
+mod bbr3;
+mod bbr3_params;
+mod copa;
+mod cubic;
+mod cubic_rfc9438;
+mod dctcp;
+mod delay;
+mod episode;
+mod filter;
 mod fixed;
 mod linux;
+mod monitor;
+mod pcc;
+mod pcc_allegro;
+mod pcc_vivace;
+mod prague;
 mod reno;
 mod rfc9002;
 mod window;
 
 #[cfg(test)]
+mod responses;
+#[cfg(test)]
 mod testing;
 
-pub use ack::{Ack, Count, RateSample, Sent};
+pub use ack::{Ack, Count, LossSample, RateSample, Sent};
+pub use adversary::{Dip, DipParams, SawTooth};
+pub use bbr1::Bbr1;
+pub use bbr3::Bbr3;
+pub use bbr3_params::Bbr3Params;
 pub use catalog::{Choice, Entry, Family, UnknownController, find};
+pub use copa::Copa;
+pub use cubic::Cubic;
+pub use cubic_rfc9438::Cubic9438;
+pub use dctcp::{Dctcp, Dctcp8257};
+pub use delay::Delay;
 pub use fixed::{ConstantRate, FixedWindow};
 pub use linux::Linux;
+pub use pcc_allegro::Allegro;
+pub use pcc_vivace::Vivace;
+pub use prague::{Prague, PragueParams};
 pub use reno::Reno;
 pub use rfc9002::Rfc9002;
 pub use window::{Signal, Window, WindowRule};

@@ -4,16 +4,18 @@
 //!
 //! | kernel | here |
 //! |---|---|
-//! | an ECN echo in Open begins CWR, a loss begins Recovery; both reduce once until `snd_una` passes `high_seq` | the same, in packets of the stream |
-//! | a loss during CWR goes on with the reduction that is under way | the same |
-//! | PRR decides what may be sent; the window is the threshold when it ends | the same |
+//! | an ECN echo in Open begins CWR, a loss begins Recovery; both reduce once until `snd_una` reaches `high_seq` (in CWR: passes it) | the same, in packets of the stream |
+//! | a loss during CWR turns it into Recovery with the same `high_seq`; no second reduction, unless the rule makes one (`dctcp_state`) | the same, [`WindowRule::reduce_again`] |
+//! | `snd_cwnd` while reducing: PRR with the slow-start reduction bound (RFC 6937); the threshold when it ends | the same |
+//! | a loss found by a timer counts as one packet delivered and one lost (`tcp_rack_reo_timeout`) | the same |
 //! | no growth while reducing (so DCTCP has no additive increase in a round with marks) | the same |
-//! | growth only if the window bounded what was sent (`tcp_is_cwnd_limited`) | the same, as the transport says |
-//! | RTO: threshold reduced, window of one packet, Loss until all that was outstanding has arrived | the same |
+//! | growth only for cumulative acknowledgements (`tcp_may_raise_cwnd`), and only if the window bounded what was sent | the same; the transport says what bounded it |
+//! | RTO: threshold reduced unless a reduction is under way, window of one packet, Loss until all that was outstanding has arrived | the same |
 //! | undo of reductions found needless (DSACK, Eifel, F-RTO) | none: virtual paths reorder only if told to |
 //! | `tcp_cwnd_restart` after idling longer than an RTO (`tcp_slow_start_after_idle`, on by default) | the same, in [`Controller::on_sent`] |
+//! | `CA_EVENT_TX_START` | [`WindowRule::resume`] |
 
-use weir_core::{Rate, Time};
+use weir_core::{Duration, Time};
 
 use crate::{Ack, Controller, EcnUse, Sent, Setup, Signal, Window, WindowRule};
 
@@ -31,11 +33,12 @@ enum State {
 /// Proportional rate reduction (RFC 6937; the kernel always uses its slow-start reduction bound).
 #[derive(Clone, Copy, Debug, Default)]
 struct Reduction {
+    /// The window when it began, in packets.
     prior_window: u64,
+    /// Delivered since.
     delivered: u64,
+    /// Sent since.
     sent: u64,
-    /// What may be in flight.
-    allowed: u64,
 }
 
 /// A window rule under the kernel's TCP.
@@ -50,9 +53,11 @@ pub struct Linux<R> {
     reduction: Reduction,
     una: u64,
     next: u64,
-    /// When the sender last had something in flight, and the timeout after which its window is stale.
-    busy: Time,
-    stale_after: weir_core::Duration,
+    /// Whether anything arrived since the last timeout.
+    progress: bool,
+    /// When the sender last sent something, and the timeout after which its window is stale.
+    last_sent: Time,
+    stale_after: Duration,
     initial: u32,
 }
 
@@ -68,8 +73,9 @@ impl<R: WindowRule> Linux<R> {
             reduction: Reduction::default(),
             una: 0,
             next: 0,
-            busy: Time::ZERO,
-            stale_after: weir_core::Duration::from_secs(1),
+            progress: true,
+            last_sent: Time::ZERO,
+            stale_after: Duration::from_secs(1),
             initial: setup.initial_window,
         }
     }
@@ -79,7 +85,7 @@ impl<R: WindowRule> Linux<R> {
         &self.rule
     }
 
-    /// The window as the rule sees it, in packets.
+    /// The window, in packets.
     pub const fn packets(&self) -> Window {
         self.window
     }
@@ -89,19 +95,52 @@ impl<R: WindowRule> Linux<R> {
     }
 
     fn begin_reduction(&mut self, signal: Signal, ack: &Ack) {
-        self.reduction = Reduction {
-            prior_window: u64::from(self.window.packets),
-            allowed: ack.in_flight.div_ceil(u64::from(self.mss)),
-            ..Reduction::default()
-        };
+        self.reduction = Reduction { prior_window: u64::from(self.window.packets), ..Reduction::default() };
         self.window.threshold = self.rule.reduce(&self.window, signal, ack.now).max(2);
         self.window.credit = 0;
         self.high = ack.next;
     }
 
-    /// How many packets may be in flight after this acknowledgement.
+    /// `tcp_fastretrans_alert`: what this acknowledgement does to the state.
+    fn change_state(&mut self, ack: &Ack) {
+        let over = match self.state {
+            State::Open => false,
+            State::Cwr => ack.una > self.high,
+            State::Recovery | State::Loss => ack.una >= self.high,
+        };
+        if over {
+            if self.reducing() {
+                self.window.packets = self.window.threshold;
+            }
+            self.state = State::Open;
+        }
+        let lost = ack.lost.packets > 0;
+        match self.state {
+            State::Open if lost => {
+                self.begin_reduction(Signal::Loss, ack);
+                self.state = State::Recovery;
+            }
+            State::Cwr if lost => {
+                if let Some(threshold) = self.rule.reduce_again(&self.window, ack.now) {
+                    self.window.threshold = threshold.max(2);
+                }
+                self.state = State::Recovery;
+            }
+            State::Open if ack.echo && self.rule.ecn() != EcnUse::Off => {
+                self.begin_reduction(Signal::Mark, ack);
+                self.state = State::Cwr;
+            }
+            _ => {}
+        }
+    }
+
+    /// `tcp_cwnd_reduction`: how many packets may be in flight after this acknowledgement.
     fn reduce_in_proportion(&mut self, ack: &Ack, advanced: bool) {
-        let delivered = u64::from(ack.delivered.packets);
+        let by_timer = ack.delivered.packets == 0;
+        if by_timer && ack.lost.packets == 0 {
+            return;
+        }
+        let delivered = u64::from(ack.delivered.packets).max(1);
         let in_flight = ack.in_flight.div_ceil(u64::from(self.mss));
         let threshold = u64::from(self.window.threshold);
         let state = &mut self.reduction;
@@ -113,9 +152,24 @@ impl<R: WindowRule> Linux<R> {
             let owed = if advanced && ack.lost.packets == 0 { owed + 1 } else { owed };
             owed.min(threshold - in_flight)
         };
-        // The first packet of a reduction goes out at once: the retransmission (RFC 6937 section 3).
+        // The first packet of a reduction goes out at once: the retransmission.
         let send = send.max(u64::from(state.sent == 0));
-        state.allowed = in_flight + send;
+        self.window.packets = (in_flight + send).min(u64::from(u32::MAX)) as u32;
+    }
+
+    /// `tcp_slow_start_after_idle_check` and `tcp_cwnd_restart`.
+    fn restart(&mut self, idle: Duration) {
+        let mut timeouts = idle.as_nanos() / self.stale_after.as_nanos().max(1);
+        if timeouts == 0 {
+            return;
+        }
+        let packets = self.window.packets;
+        let floor = packets.min(self.initial);
+        self.window.threshold = self.window.threshold.max(packets / 2 + packets / 4);
+        while timeouts > 0 && self.window.packets > floor {
+            self.window.packets = (self.window.packets / 2).max(floor);
+            timeouts -= 1;
+        }
     }
 }
 
@@ -128,75 +182,50 @@ impl<R: WindowRule> Controller for Linux<R> {
         if self.reducing() {
             self.reduction.sent += 1;
         }
-        if sent.restarts && self.state == State::Open && self.busy > Time::ZERO {
-            let idle = sent.now.since(self.busy);
-            let mut timeouts = idle.as_nanos() / self.stale_after.as_nanos().max(1);
-            if timeouts > 0 {
-                let floor = self.window.packets.min(self.initial);
-                self.window.threshold = self.window.threshold.max(self.window.packets / 4 * 3);
-                while timeouts > 0 && self.window.packets > floor {
-                    self.window.packets = (self.window.packets / 2).max(floor);
-                    timeouts -= 1;
-                }
+        if sent.restarts && self.last_sent > Time::ZERO {
+            if self.state == State::Open {
+                self.restart(sent.now.since(self.last_sent));
             }
-            self.rule.resume(self.busy, sent.now);
+            self.rule.resume(self.last_sent, sent.now);
         }
-        self.busy = sent.now;
+        self.last_sent = sent.now;
     }
 
     fn on_ack(&mut self, ack: &Ack) {
         let advanced = ack.una > self.una;
         self.una = ack.una;
         self.next = ack.next;
-        self.busy = ack.now;
+        self.progress |= advanced;
         // RFC 6298 with the kernel's floor of 200 ms; the exact timeout is the transport's affair.
-        self.stale_after =
-            weir_core::Duration::from_nanos((ack.smoothed_rtt.as_nanos() * 2).max(200_000_000));
+        self.stale_after = Duration::from_nanos((ack.smoothed_rtt.as_nanos() * 2).max(200_000_000));
         self.rule.observe(ack, &mut self.window);
-
-        if self.state != State::Open && ack.una >= self.high {
-            if self.reducing() {
-                self.window.packets = self.window.threshold;
-            }
-            self.state = State::Open;
-        }
-        if ack.lost.packets > 0 && matches!(self.state, State::Open | State::Cwr) {
-            if self.state == State::Open {
-                self.begin_reduction(Signal::Loss, ack);
-            } else {
-                self.high = ack.next;
-            }
-            self.state = State::Recovery;
-        } else if ack.echo && self.state == State::Open && self.rule.ecn() != EcnUse::Off {
-            self.begin_reduction(Signal::Mark, ack);
-            self.state = State::Cwr;
-        }
+        self.change_state(ack);
         if self.reducing() {
             self.reduce_in_proportion(ack, advanced);
-        } else if ack.delivered.packets > 0 && ack.window_limited {
+        } else if advanced && ack.delivered.packets > 0 && ack.window_limited {
             self.rule.grow(&mut self.window, ack.delivered.packets, ack);
         }
     }
 
     fn on_timeout(&mut self, now: Time, _in_flight: u64) {
-        if self.state != State::Loss {
-            if !self.reducing() || self.una >= self.high {
-                self.window.threshold = self.rule.reduce(&self.window, Signal::Timeout, now).max(2);
-            }
-            self.state = State::Loss;
-            self.high = self.next;
+        // A second timeout for the same data is the backoff of the first.
+        let fresh = match self.state {
+            State::Open => true,
+            State::Loss => self.progress,
+            State::Cwr | State::Recovery => self.una >= self.high,
+        };
+        if fresh {
+            self.window.threshold = self.rule.reduce(&self.window, Signal::Timeout, now).max(2);
         }
+        self.state = State::Loss;
+        self.high = self.next;
+        self.progress = false;
         self.window.packets = 1;
         self.window.credit = 0;
     }
 
     fn window(&self) -> u64 {
-        let packets = if self.reducing() { self.reduction.allowed } else { u64::from(self.window.packets) };
-        packets * u64::from(self.mss)
-    }
-
-    fn pacing(&self) -> Option<Rate> {
-        None
+        u64::from(self.window.packets) * u64::from(self.mss)
     }
 
     fn ecn(&self) -> EcnUse {
@@ -208,7 +237,8 @@ impl<R: WindowRule> Controller for Linux<R> {
 mod tests {
     use super::{Linux, State};
     use crate::testing::{Path, setup};
-    use crate::{Controller, EcnUse, Reno};
+    use crate::{Controller, Dctcp, EcnUse, Reno, Sent};
+    use weir_core::Duration;
 
     #[test]
     fn a_loss_halves_the_window_over_one_round_trip() {
@@ -246,6 +276,43 @@ mod tests {
         path.round(&mut reno, |_| false);
         path.round(&mut reno, |_| false);
         assert_eq!((reno.state, reno.packets().threshold), (State::Open, threshold));
+    }
+
+    #[test]
+    fn a_loss_while_reducing_for_a_mark_reduces_again_only_if_the_rule_says_so() {
+        let mut reno = Linux::new(Reno::new(EcnUse::Classic), &setup());
+        let mut dctcp = Linux::new(Dctcp::new(), &setup());
+        let mut path = Path::new(20);
+        for _ in 0..3 {
+            path.round(&mut reno, |_| false);
+        }
+        path.marked_round(&mut reno, |index| index == 10, |index| index == 0);
+        assert_eq!((reno.state, reno.packets().threshold), (State::Recovery, 40));
+        let mut path = Path::new(20);
+        for _ in 0..3 {
+            path.round(&mut dctcp, |_| false);
+        }
+        path.marked_round(&mut dctcp, |index| index == 10, |index| index == 0);
+        // Half of what proportional rate reduction had left by then.
+        assert_eq!(dctcp.state, State::Recovery);
+        assert!((35..39).contains(&dctcp.packets().threshold), "{}", dctcp.packets().threshold);
+    }
+
+    #[test]
+    fn idling_halves_the_window_for_each_timeout_down_to_the_initial_one() {
+        let mut reno = Linux::new(Reno::new(EcnUse::Off), &setup());
+        let mut path = Path::new(20);
+        for _ in 0..3 {
+            path.round(&mut reno, |_| false);
+        }
+        assert_eq!(reno.packets().packets, 80);
+        // The timeout is 200 ms on this path; two of them have passed.
+        let now = path.now() + Duration::from_millis(500);
+        reno.on_sent(&Sent { now, bytes: setup().mss, in_flight: 1448, restarts: true });
+        assert_eq!(reno.packets().packets, 20);
+        let now = now + Duration::from_secs(9);
+        reno.on_sent(&Sent { now, bytes: setup().mss, in_flight: 1448, restarts: true });
+        assert_eq!(reno.packets().packets, 10);
     }
 
     #[test]

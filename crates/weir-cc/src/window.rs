@@ -86,6 +86,11 @@ pub trait WindowRule: Send {
     /// The threshold (and, once the reduction is done, window) in packets after `signal`; at least 2.
     fn reduce(&mut self, window: &Window, signal: Signal, now: Time) -> u32;
 
+    /// A loss while the reduction for a mark is under way; `None` to go on with that one.
+    fn reduce_again(&mut self, _window: &Window, _now: Time) -> Option<u32> {
+        None
+    }
+
     /// Sending begins again after a pause from `since` in which the application had nothing to send.
     fn resume(&mut self, _since: Time, _now: Time) {}
 }

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use weir_cc::{Ack, Controller, Count, EcnUse, RateSample, Sent};
+use weir_cc::{Ack, Controller, Count, EcnUse, LossSample, RateSample, Sent};
 use weir_core::{Duration, Ecn, Time};
 
 use super::frame::{AckFrame, Data};
@@ -161,11 +161,6 @@ impl Sender {
         self.written = self.written.min(self.next);
     }
 
-    /// Whether everything written has arrived.
-    pub(crate) fn is_done(&self) -> bool {
-        self.una >= self.written
-    }
-
     fn length(&self, sequence: u64) -> u32 {
         if sequence + 1 == self.written { self.last_bytes } else { self.config.mss }
     }
@@ -255,7 +250,6 @@ impl Sender {
             time: now,
             bytes,
             fate: Fate::Flying,
-            again,
             app_limited: self.sent.end() < self.app_limited_until,
             delivered: self.delivered,
             delivered_bytes: self.delivered_bytes,
@@ -369,6 +363,7 @@ impl Sender {
             echo: false,
             lost: Count::default(),
             lost_sent: Time::ZERO,
+            loss: None,
             delivered_sent: Time::ZERO,
             rtt: None,
             smoothed_rtt: Duration::ZERO,
@@ -470,9 +465,15 @@ impl Sender {
                 continue;
             }
             packet.fate = Fate::Lost;
-            let (bytes, sequence) = (packet.bytes, packet.sequence);
-            ack.lost_sent = ack.lost_sent.max(packet.time);
-            self.lose(bytes, sequence, &mut ack.lost);
+            let packet = *packet;
+            self.lose(packet.bytes, packet.sequence, &mut ack.lost);
+            // Numbers go up with the time of sending: the last one found is the last one sent.
+            ack.lost_sent = packet.time;
+            ack.loss = Some(LossSample {
+                in_flight_at_send: packet.in_flight,
+                lost: (self.lost - packet.lost) as u32,
+                app_limited: packet.app_limited,
+            });
         }
     }
 

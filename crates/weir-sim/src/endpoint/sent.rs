@@ -21,7 +21,6 @@ pub(crate) struct SentPacket {
     pub(crate) time: Time,
     pub(crate) bytes: u32,
     pub(crate) fate: Fate,
-    pub(crate) again: bool,
     pub(crate) app_limited: bool,
     /// Packets, and payload bytes, delivered so far.
     pub(crate) delivered: u64,

@@ -39,7 +39,7 @@ impl Arrived {
                 break;
             }
             self.next += 1;
-            if self.next % 64 == 0 {
+            if self.next.is_multiple_of(64) {
                 self.beyond.pop_front();
             }
         }

@@ -1,0 +1,178 @@
+//! Copa: the rate is the reciprocal of the queueing delay times delta, approached with growing steps. Its
+//! default mode alone; the mode that competes with flows that fill the queue is left out. Arun and Balakrishnan, "Copa: Practical Delay-Based Congestion Control for the Internet",
+//! NSDI 2018.
+//!
+//! | paper | here |
+//! |---|---|
+//! | target rate 1 / (delta dq), dq = standing RTT (minimum over half a smoothed RTT) - minimum over 10 s (section 2.1) | the same; the minima by the filter of three samples |
+//! | each packet moves the window by v / (delta cwnd) towards the target (2.1) | the same |
+//! | velocity v: doubles once per window after three in one direction, 1 after a turn (2.1) | the same, and no more than a doubling of the window per round trip |
+//! | slow start: double per round trip until the rate passes the target (2.1) | the same, checked at every packet |
+//! | pacing at 2 cwnd / standing RTT (2.1) | the same |
+//! | turns to competing when the queue is not nearly empty once in 5 RTTs (2.2) | none: on a path of its own the test of emptiness failed now and then, and once the product of path and delta is small the competing mode is stable and does not come back |
+//! | losses ignored (in this mode); timeouts not described | the same; a timeout begins anew with 2 packets |
+
+use weir_core::{Duration, Rate, Time};
+
+use crate::filter::MaxFilter;
+use crate::{Ack, Controller, EcnUse, Setup};
+
+/// delta.
+const DELTA: f64 = 0.5;
+const MINIMUM: f64 = 2.0;
+const MIN_RTT_WINDOW: u64 = 10_000_000_000;
+/// Windows in one direction before the velocity grows.
+const PATIENCE: u32 = 3;
+
+/// A minimum over time.
+#[derive(Clone, Copy, Debug, Default)]
+struct MinFilter(MaxFilter);
+
+impl MinFilter {
+    fn update(&mut self, window: u64, now: u64, value: u64) -> u64 {
+        !self.0.update(window, now, !value)
+    }
+}
+
+/// Copa.
+#[derive(Clone, Debug)]
+pub struct Copa {
+    mss: u32,
+    ecn: EcnUse,
+    window: f64,
+    velocity: f64,
+    growing: bool,
+    same_direction: u32,
+    slow_start: bool,
+    shortest: MinFilter,
+    standing: MinFilter,
+    standing_rtt: Duration,
+    round_end: u64,
+    round_window: f64,
+}
+
+impl Copa {
+    /// A connection that begins. `ecn` only says what its packets carry; it does not answer to marks.
+    pub fn new(ecn: EcnUse, setup: &Setup) -> Self {
+        let window = f64::from(setup.initial_window.max(2));
+        Self {
+            mss: setup.mss.max(1),
+            ecn,
+            window,
+            velocity: 1.0,
+            growing: true,
+            same_direction: 0,
+            slow_start: true,
+            shortest: MinFilter::default(),
+            standing: MinFilter::default(),
+            standing_rtt: Duration::ZERO,
+            round_end: 0,
+            round_window: window,
+        }
+    }
+
+    fn new_round(&mut self, ack: &Ack) {
+        self.round_end = ack.next;
+        let grew = self.window > self.round_window;
+        if grew == self.growing {
+            self.same_direction += 1;
+            if self.same_direction >= PATIENCE {
+                self.velocity *= 2.0;
+            }
+        } else {
+            self.turn(grew);
+        }
+        self.velocity = self.velocity.min((DELTA * self.window).max(1.0));
+        self.round_window = self.window;
+    }
+
+    fn turn(&mut self, growing: bool) {
+        self.growing = growing;
+        self.velocity = 1.0;
+        self.same_direction = 0;
+    }
+}
+
+impl Controller for Copa {
+    fn name(&self) -> &'static str {
+        "copa"
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        let (Some(rtt), true) = (ack.rtt, ack.delivered.packets > 0) else { return };
+        let now = ack.now.as_nanos();
+        let shortest = self.shortest.update(MIN_RTT_WINDOW, now, rtt.as_nanos());
+        let standing = self.standing.update(ack.smoothed_rtt.as_nanos() / 2, now, rtt.as_nanos());
+        self.standing_rtt = Duration::from_nanos(standing);
+        let queueing = standing.saturating_sub(shortest);
+
+        // cwnd / standing <= 1 / (delta dq), without a division by a queue of zero.
+        let below = self.window * DELTA * queueing as f64 <= standing as f64;
+        let acked = f64::from(ack.delivered.packets);
+        if self.slow_start {
+            if below {
+                self.window += acked;
+            } else {
+                self.slow_start = false;
+                self.turn(false);
+            }
+        } else {
+            if below != self.growing && self.velocity > 1.0 {
+                self.turn(below);
+            }
+            let step = acked * self.velocity / (DELTA * self.window);
+            self.window = (self.window + if below { step } else { -step }).max(MINIMUM);
+        }
+        self.window = self.window.min(f64::from(1 << 26));
+        if ack.una >= self.round_end {
+            self.new_round(ack);
+        }
+    }
+
+    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {
+        self.window = MINIMUM;
+        self.slow_start = true;
+        self.turn(true);
+    }
+
+    fn window(&self) -> u64 {
+        self.window as u64 * u64::from(self.mss)
+    }
+
+    fn pacing(&self) -> Option<Rate> {
+        let seconds = self.standing_rtt.as_secs_f64();
+        if seconds == 0.0 {
+            return None;
+        }
+        Some(Rate::from_bits_per_sec((2.0 * self.window * f64::from(self.mss) * 8.0 / seconds) as u64))
+    }
+
+    fn ecn(&self) -> EcnUse {
+        self.ecn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Copa;
+    use crate::EcnUse;
+    use crate::testing::{Path, setup};
+    use weir_core::Duration;
+
+    #[test]
+    fn alone_it_keeps_a_few_packets_waiting() {
+        // In equilibrium 1/delta = 2 packets wait on average, and the window swings around that, by more on
+        // longer paths as the velocity grows (paper section 3).
+        for (rtt_ms, rate) in [(20, 2_000), (50, 4_000), (100, 10_000)] {
+            let mut copa = Copa::new(EcnUse::Off, &setup());
+            let mut path = Path::bottleneck(rtt_ms, rate, 10_000);
+            path.rate_over(&mut copa, Duration::from_secs(15));
+            (path.rtt_sum, path.rtt_count) = (0, 0);
+            let reached = path.rate_over(&mut copa, Duration::from_secs(20));
+            let waiting = (path.mean_rtt() - rtt_ms as f64) / 1e3 * rate as f64;
+            assert!(reached > 0.95 * rate as f64, "{rtt_ms} {rate}: {reached}");
+            let bdp = rtt_ms as f64 / 1e3 * rate as f64;
+            assert!((0.5..8.0 + 0.05 * bdp).contains(&waiting), "{rtt_ms} {rate}: {waiting}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! DCTCP: the window shrinks by half the share of packets that were marked. Two forms: the kernel's rule, and RFC 8257 as
+//! a sender of its own that goes on growing while it reduces.
+//!
+//! | `net/ipv4/tcp_dctcp.c` | here, [`Dctcp`] |
+//! |---|---|
+//! | alpha of 1024, begins at 1024; gain 1/16: `alpha -= min_not_zero(alpha, alpha >> 4)`, then `+ (ce << 6) / delivered` once `snd_una` passes the `snd_nxt` of the last time | the same |
+//! | counts segments delivered (5.4 counted bytes) | segments |
+//! | `max(cwnd - (cwnd * alpha >> 11), 2)`: no cut while `cwnd * alpha < 2048` | the same |
+//! | a loss or timeout halves the window, also during CWR | the same |
+//! | grows as Reno, but not in CWR ([`Linux`](crate::Linux)) | the same |
+//! | receiver: two states, an ACK at each change of CE | [`EcnUse::Accurate`] asks the transport for it |
+//! | falls back to Reno if ECN was not negotiated | never: virtual paths negotiate what is asked for |
+//!
+//! | RFC 8257 | here, [`Dctcp8257`] |
+//! |---|---|
+//! | alpha by bytes, begins at 1, gain 1/16, updated once per window (section 3.3) | the same, in real numbers |
+//! | cwnd = cwnd (1 - alpha / 2), at once, once per window of data | the same |
+//! | growth by every acknowledgement without ECE, also of the window in which it reduced (RFC 3168 section 6.1.2 forbids it only for ACKs with ECE) | the same |
+//! | loss as in conventional TCP (3.5) | half, once per window; a timeout: one packet |
+
+use weir_core::Time;
+
+use crate::{Ack, Controller, EcnUse, Setup, Signal, Window, WindowRule};
+
+/// alpha is in units of 1/1024.
+const ALPHA_BITS: u32 = 10;
+const MAX_ALPHA: u32 = 1 << ALPHA_BITS;
+/// The gain is 1/16.
+const SHIFT: u32 = 4;
+
+/// The kernel's rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Dctcp {
+    alpha: u32,
+    delivered: u32,
+    marked: u32,
+    round_end: u64,
+}
+
+impl Dctcp {
+    /// The rule, for a connection that begins.
+    pub const fn new() -> Self {
+        Self { alpha: MAX_ALPHA, delivered: 0, marked: 0, round_end: 0 }
+    }
+
+    /// The estimate of the share of marked packets, of 1024.
+    pub const fn alpha(&self) -> u32 {
+        self.alpha
+    }
+
+    fn update(&mut self) {
+        let decayed = self.alpha >> SHIFT;
+        // Below 16 the decay would stand still; it goes to zero instead.
+        self.alpha -= if decayed == 0 { self.alpha } else { decayed };
+        if self.marked > 0 {
+            let share = (u64::from(self.marked) << (ALPHA_BITS - SHIFT)) / u64::from(self.delivered.max(1));
+            self.alpha = (self.alpha + share as u32).min(MAX_ALPHA);
+        }
+    }
+}
+
+impl Default for Dctcp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl WindowRule for Dctcp {
+    fn name(&self) -> &'static str {
+        "dctcp"
+    }
+
+    fn ecn(&self) -> EcnUse {
+        EcnUse::Accurate
+    }
+
+    fn observe(&mut self, ack: &Ack, _window: &mut Window) {
+        self.delivered += ack.delivered.packets;
+        self.marked += ack.ce.packets;
+        if ack.una >= self.round_end {
+            self.update();
+            (self.delivered, self.marked, self.round_end) = (0, 0, ack.next);
+        }
+    }
+
+    fn grow(&mut self, window: &mut Window, acked: u32, _ack: &Ack) {
+        let acked = if window.in_slow_start() { window.slow_start(acked) } else { acked };
+        if acked > 0 {
+            window.avoid(window.packets, acked);
+        }
+    }
+
+    fn reduce(&mut self, window: &Window, signal: Signal, _now: Time) -> u32 {
+        let packets = window.packets;
+        match signal {
+            Signal::Mark => {
+                let cut = (u64::from(packets) * u64::from(self.alpha)) >> (ALPHA_BITS + 1);
+                (packets - cut as u32).max(2)
+            }
+            Signal::Loss | Signal::Timeout => (packets / 2).max(2),
+        }
+    }
+
+    fn reduce_again(&mut self, window: &Window, _now: Time) -> Option<u32> {
+        Some((window.packets / 2).max(2))
+    }
+}
+
+/// RFC 8257.
+#[derive(Clone, Copy, Debug)]
+pub struct Dctcp8257 {
+    mss: u32,
+    /// The window in packets, with its fraction.
+    window: f64,
+    threshold: f64,
+    alpha: f64,
+    acked: u64,
+    marked: u64,
+    round_end: u64,
+    /// Until the stream has arrived up to here, marks and losses belong to a reduction that was made.
+    reduced_until: u64,
+    next: u64,
+}
+
+impl Dctcp8257 {
+    /// A connection that begins.
+    pub fn new(setup: &Setup) -> Self {
+        Self {
+            mss: setup.mss.max(1),
+            window: f64::from(setup.initial_window.max(1)),
+            threshold: f64::MAX,
+            alpha: 1.0,
+            acked: 0,
+            marked: 0,
+            round_end: 0,
+            reduced_until: 0,
+            next: 0,
+        }
+    }
+
+    /// The estimate of the share of marked bytes.
+    pub const fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    fn reduce(&mut self, factor: f64) {
+        self.window = (self.window * factor).max(2.0);
+        self.threshold = self.window;
+        self.reduced_until = self.next;
+    }
+}
+
+impl Controller for Dctcp8257 {
+    fn name(&self) -> &'static str {
+        "dctcp-rfc8257"
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.next = ack.next;
+        self.acked += ack.delivered.bytes;
+        self.marked += ack.ce.bytes;
+        if ack.una >= self.round_end && self.acked > 0 {
+            let share = self.marked as f64 / self.acked as f64;
+            self.alpha += (share - self.alpha) / 16.0;
+            (self.acked, self.marked, self.round_end) = (0, 0, ack.next);
+        }
+        let reacts = ack.una >= self.reduced_until;
+        if reacts && ack.lost.packets > 0 {
+            self.reduce(0.5);
+        } else if reacts && ack.ce.packets > 0 {
+            self.reduce(1.0 - self.alpha / 2.0);
+        }
+        let clean = f64::from(ack.delivered.packets - ack.ce.packets.min(ack.delivered.packets));
+        if ack.window_limited {
+            self.window += if self.window < self.threshold { clean } else { clean / self.window };
+            self.window = self.window.min(f64::from(1 << 26));
+        }
+    }
+
+    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {
+        self.reduce(0.5);
+        self.window = 1.0;
+    }
+
+    fn window(&self) -> u64 {
+        self.window as u64 * u64::from(self.mss)
+    }
+
+    fn ecn(&self) -> EcnUse {
+        EcnUse::Accurate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dctcp, Dctcp8257};
+    use crate::testing::{Path, setup};
+    use crate::{Controller, Linux, Signal, Window, WindowRule};
+    use weir_core::{Duration, Time};
+
+    #[test]
+    fn alpha_moves_in_the_kernels_integers() {
+        let mut dctcp = Dctcp { alpha: 1024, delivered: 100, marked: 0, round_end: 0 };
+        dctcp.update();
+        assert_eq!(dctcp.alpha, 960);
+        // A quarter marked: 960 - 60 + (25 << 6) / 100.
+        dctcp.marked = 25;
+        dctcp.update();
+        assert_eq!(dctcp.alpha, 916);
+        // Small values snap to zero; a share below 1/64 is lost in the integers.
+        dctcp = Dctcp { alpha: 15, delivered: 100, marked: 1, round_end: 0 };
+        dctcp.update();
+        assert_eq!(dctcp.alpha, 0);
+        dctcp = Dctcp { alpha: 1020, delivered: 10, marked: 10, round_end: 0 };
+        dctcp.update();
+        assert_eq!(dctcp.alpha, 1021);
+    }
+
+    #[test]
+    fn the_cut_is_truncated_and_losses_halve() {
+        let window = |packets| Window { packets, threshold: packets, credit: 0 };
+        let mut dctcp = Dctcp { alpha: 512, ..Dctcp::new() };
+        assert_eq!(dctcp.reduce(&window(100), Signal::Mark, Time::ZERO), 75);
+        dctcp.alpha = 20;
+        assert_eq!(dctcp.reduce(&window(102), Signal::Mark, Time::ZERO), 102);
+        assert_eq!(dctcp.reduce(&window(103), Signal::Mark, Time::ZERO), 102);
+        assert_eq!(dctcp.reduce(&window(100), Signal::Loss, Time::ZERO), 50);
+        assert_eq!(dctcp.reduce_again(&window(60), Time::ZERO), Some(30));
+    }
+
+    #[test]
+    fn on_a_step_the_queue_stays_at_the_threshold() {
+        // 100 Mbit/s of full packets, 10 ms: a BDP of 86 packets; marks from 20 on.
+        let controllers: [Box<dyn Controller>; 2] =
+            [Box::new(Linux::new(Dctcp::new(), &setup())), Box::new(Dctcp8257::new(&setup()))];
+        for mut controller in controllers {
+            let mut path = Path::bottleneck(10, 8_633, 1000).marking_from(20);
+            path.rate_over(&mut *controller, Duration::from_secs(2));
+            (path.rtt_sum, path.rtt_count) = (0, 0);
+            let rate = path.rate_over(&mut *controller, Duration::from_secs(5));
+            let queue = (path.mean_rtt() - 10.0) * 8.633;
+            assert!(rate > 8_450.0, "{}: {rate}", controller.name());
+            assert!((10.0..25.0).contains(&queue), "{}: {queue}", controller.name());
+            assert_eq!(path.lost(), 0);
+        }
+    }
+}

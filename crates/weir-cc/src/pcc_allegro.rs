@@ -1,0 +1,163 @@
+//! PCC Allegro: tries rates a little higher and lower and goes where the utility of throughput and loss is larger. Dong et al.,
+//! "PCC: Re-architecting Congestion Control for Consistent High Performance", NSDI 2015.
+//!
+//! | paper | here |
+//! |---|---|
+//! | utility T sigmoid(L - 0.05) - x L, T = x (1 - L), sigmoid with alpha 100 (section 2.2) | the same |
+//! | start: the rate doubles per interval until the utility falls, then goes back a step (3.2) | the same |
+//! | decision: two pairs of intervals at 1 +- eps in random order; both must agree; eps from 0.01 by 0.01 to 0.05 (3.2) | the same |
+//! | adjustment: n eps_min in that direction, n = 1, 2, 3..., until the utility falls; then back a step (3.2) | the same |
+//! | an interval: 10 packets or 1.7 to 2.2 round trips, the longer (3.1) | the same |
+//! | sends on while feedback is awaited | the same, at the base rate; a step takes its interval and its feedback |
+//! | nothing bounds what is in flight | 2.5 products of rate and round trip, and a least rate of 0.5 Mbit/s, as the authors' later program |
+
+use weir_core::{Rate, Time};
+
+use crate::monitor::Interval;
+use crate::pcc::{Trials, pairs};
+use crate::{Ack, Controller, EcnUse, Sent, Setup};
+
+/// `eps_min`.
+const STEP: f64 = 0.01;
+/// `eps_max`.
+const LARGEST: f64 = 0.05;
+const ALPHA: f64 = 100.0;
+/// Loss that the utility turns against.
+const LOSS: f64 = 0.05;
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Deciding { share: f64, first_is_higher: [bool; 2] },
+    Moving { direction: f64, steps: f64, last: f64, before: f64 },
+}
+
+/// PCC Allegro.
+#[derive(Clone, Debug)]
+pub struct Allegro {
+    trials: Trials,
+    stage: Stage,
+}
+
+/// At `rate` Mbit/s with a share `loss` lost.
+fn utility(rate: f64, loss: f64) -> f64 {
+    let sigmoid = 1.0 / (1.0 + (ALPHA * (loss - LOSS)).exp());
+    rate * (1.0 - loss) * sigmoid - rate * loss
+}
+
+fn utility_of(interval: &Interval) -> f64 {
+    utility(interval.rate / 1e6, interval.loss())
+}
+
+impl Allegro {
+    /// A connection that begins. `ecn` only says what its packets carry; it does not answer to marks.
+    pub fn new(ecn: EcnUse, setup: &Setup) -> Self {
+        let stage = Stage::Deciding { share: STEP, first_is_higher: [true; 2] };
+        Self { trials: Trials::new(ecn, setup), stage }
+    }
+
+    fn decide(&mut self, share: f64) {
+        let first_is_higher = self.trials.try_pairs(share);
+        self.stage = Stage::Deciding { share, first_is_higher };
+    }
+
+    fn go_on(&mut self, direction: f64, steps: f64, last: f64) {
+        let before = self.trials.rate;
+        self.trials.rate *= 1.0 + direction * steps * STEP;
+        let rate = self.trials.rate;
+        self.trials.try_rates(&[rate]);
+        self.stage = Stage::Moving { direction, steps, last, before };
+    }
+
+    fn on_results(&mut self, results: [Interval; 4]) {
+        let utilities = results.map(|interval| utility_of(&interval));
+        if self.trials.is_starting() {
+            if !self.trials.start(utilities[0]) {
+                self.decide(STEP);
+            }
+            return;
+        }
+        match self.stage {
+            Stage::Deciding { share, first_is_higher } => {
+                let [one, two] = pairs(utilities, first_is_higher);
+                let higher = [one.0 > one.1, two.0 > two.1];
+                if higher[0] != higher[1] {
+                    return self.decide((share + STEP).min(LARGEST));
+                }
+                let direction = if higher[0] { 1.0 } else { -1.0 };
+                let best = if higher[0] { (one.0 + two.0) / 2.0 } else { (one.1 + two.1) / 2.0 };
+                self.trials.rate *= 1.0 + direction * share;
+                self.go_on(direction, 1.0, best);
+            }
+            Stage::Moving { direction, steps, last, before } => {
+                if utilities[0] >= last {
+                    self.go_on(direction, steps + 1.0, utilities[0]);
+                } else {
+                    self.trials.rate = before;
+                    self.decide(STEP);
+                }
+            }
+        }
+    }
+}
+
+impl Controller for Allegro {
+    fn name(&self) -> &'static str {
+        "pcc-allegro"
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        self.trials.on_sent(sent);
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        if let Some(results) = self.trials.on_ack(ack) {
+            self.on_results(results);
+        }
+    }
+
+    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {}
+
+    fn window(&self) -> u64 {
+        self.trials.window()
+    }
+
+    fn pacing(&self) -> Option<Rate> {
+        self.trials.pacing()
+    }
+
+    fn ecn(&self) -> EcnUse {
+        self.trials.ecn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Allegro, utility};
+    use crate::EcnUse;
+    use crate::testing::{Fate, Path, random, setup};
+    use weir_core::Duration;
+
+    #[test]
+    fn utility_grows_with_the_rate_and_turns_at_five_percent() {
+        assert!((utility(10.0, 0.0) - 10.0 / (1.0 + (-5f64).exp())).abs() < 1e-12);
+        assert!((utility(10.0, 0.05) - (9.5 / 2.0 - 0.5)).abs() < 1e-12);
+        assert!(utility(10.0, 0.1) < 0.0);
+    }
+
+    #[test]
+    fn it_finds_the_rate_of_a_path_with_random_losses() {
+        for p in [0.0, 0.01] {
+            let mut allegro = Allegro::new(EcnUse::Off, &setup());
+            let mut path = Path::bottleneck(30, 2_000, 60);
+            let mut random = random("losses");
+            let mut fate = || if random.unit() < p { Fate::Lost } else { Fate::Arrives };
+            path.run(&mut allegro, Duration::from_secs(20), &mut fate);
+            let (delivered, lost) = (path.delivered(), path.lost());
+            path.run(&mut allegro, Duration::from_secs(30), &mut fate);
+            let rate = (path.delivered() - delivered) as f64 / 30.0;
+            let share = (path.lost() - lost) as f64 / (path.delivered() - delivered) as f64;
+            assert!(rate > 0.85 * 2_000.0, "{p}: {rate}");
+            assert!(share < 0.06, "{p}: {share}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! TCP Prague: DCTCP for the Internet's L4S service. Its window has a fraction, it goes on growing while it reduces, it paces,
+//! and on round trips below 25 ms it comes to grow no faster than at 25 ms.
+//!
+//! | `tcp_prague.c` 0.6 (L4STeam/linux) | here |
+//! |---|---|
+//! | alpha of 2^20 kept 16 times as large (gain 1/16), begins at 1, from the first mark on updated once per round trip, and not before the target has passed when independent of the round trip | the same |
+//! | a mark (in Open) reduces by alpha / 2 without bias, at most once per round trip, or target | the same |
+//! | every unmarked packet grows the window, also while reducing: `ai / cwnd`, ai = (rtt / 25 ms)^2 after 500 rounds below 25 ms (`RTT_CONTROL_RATE`), else 1 | the same |
+//! | the integer window follows its fractional one by a step per acknowledgement; each step down ends slow start | the same; slow start moves both |
+//! | a loss halves, and stops growth until recovered | the same |
+//! | pacing at 100 % of window per round trip, 200 % in slow start's first half | the same; bursts are the transport's |
+//! | 0.7's rate in place of the window when independent of the round trip, 3 % lower and higher in turns | none |
+//! | fallback to classic ECN (off by default), Reno without AccECN | none |
+
+use weir_core::{Duration, Rate, Time};
+
+use crate::bbr::micros_of;
+use crate::episode::{Episode, State};
+use crate::window::NO_THRESHOLD;
+use crate::{Ack, Controller, EcnUse, Setup};
+
+/// alpha and the window have this many binary digits after the point.
+const BITS: u32 = 20;
+const ONE: u64 = 1 << BITS;
+/// The gain is 1/16.
+const SHIFT: u32 = 4;
+const MINIMUM: u32 = 2;
+/// Above this round-trip time growth is never scaled, in microseconds.
+const MAX_SCALED_US: u64 = 100_000;
+
+/// How Prague depends on the round-trip time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PragueParams {
+    /// Shorter round trips grow as if they were this long: 25 ms; zero for no such rule. (15 ms in the versions of 2020.)
+    pub target: Duration,
+    /// Rounds after slow start from which on that holds: 500.
+    pub transition: u32,
+}
+
+impl Default for PragueParams {
+    fn default() -> Self {
+        Self { target: Duration::from_millis(25), transition: 500 }
+    }
+}
+
+/// TCP Prague.
+#[derive(Clone, Debug)]
+pub struct Prague {
+    params: PragueParams,
+    mss: u32,
+    episode: Episode,
+    window: u32,
+    threshold: u32,
+    /// The window with its fraction, times 2^20.
+    exact: u64,
+    /// 16 alpha, times 2^20.
+    alpha: u64,
+    alpha_at: Time,
+    reduced_at: Option<Time>,
+    seen_mark: bool,
+    in_loss: bool,
+    delivered: u64,
+    marked: u64,
+    round_end: u64,
+    rounds: u32,
+    /// Growth per window of unmarked packets, times 2^20.
+    increase: u64,
+    smoothed: Duration,
+}
+
+impl Prague {
+    /// A connection that begins.
+    pub fn new(params: PragueParams, setup: &Setup) -> Self {
+        let window = setup.initial_window.max(1);
+        Self {
+            params,
+            mss: setup.mss.max(1),
+            episode: Episode::default(),
+            window,
+            threshold: NO_THRESHOLD,
+            exact: u64::from(window) << BITS,
+            alpha: ONE << SHIFT,
+            alpha_at: Time::ZERO,
+            reduced_at: None,
+            seen_mark: false,
+            in_loss: false,
+            delivered: 0,
+            marked: 0,
+            round_end: 0,
+            rounds: 0,
+            increase: ONE,
+            smoothed: Duration::ZERO,
+        }
+    }
+
+    /// The estimate of the share of marked packets, times 2^20.
+    pub const fn alpha(&self) -> u64 {
+        self.alpha >> SHIFT
+    }
+
+    fn in_slow_start(&self) -> bool {
+        self.window < self.threshold
+    }
+
+    fn is_independent(&self) -> bool {
+        self.params.target > Duration::ZERO && !self.in_slow_start() && self.rounds >= self.params.transition
+    }
+
+    fn update_increase(&mut self) {
+        let (rtt, target) = (micros_of(self.smoothed), micros_of(self.params.target));
+        let scaled = self.is_independent() && rtt > 0 && rtt <= MAX_SCALED_US && rtt < target;
+        self.increase = if scaled {
+            (u128::from(rtt * rtt) << BITS).saturating_add(u128::from(target * target / 2)) as u64
+                / (target * target)
+        } else {
+            ONE
+        };
+    }
+
+    fn reduce(&mut self, now: Time) {
+        if self.is_independent() && self.reduced_at.is_some_and(|at| now.since(at) < self.params.target) {
+            return;
+        }
+        self.reduced_at = Some(now);
+        let cut = u128::from(self.alpha()) * u128::from(self.exact) + u128::from(ONE);
+        self.exact -= (cut >> (BITS + 1)) as u64;
+    }
+
+    fn lose(&mut self) {
+        self.exact -= self.exact >> 1;
+        self.in_loss = true;
+    }
+
+    fn grow(&mut self, ack: &Ack) {
+        let mut clean = ack.delivered.packets.saturating_sub(ack.ce.packets);
+        if clean == 0 || self.in_loss || !ack.window_limited {
+            return;
+        }
+        if self.in_slow_start() {
+            let grown = self.window.saturating_add(clean).min(self.threshold).min(1 << 26);
+            clean -= clean.min(grown - self.window);
+            self.exact += u64::from(grown - self.window) << BITS;
+            self.window = grown;
+        }
+        if clean > 0 {
+            let window = self.whole();
+            let by = u64::from(clean) * self.increase + window / 2;
+            self.exact =
+                (self.exact + (by / window).max(u64::from(clean))).min(u64::from(1u32 << 26) << BITS);
+        }
+    }
+
+    /// The fractional window rounded up, at least 1.
+    fn whole(&self) -> u64 {
+        self.exact.div_ceil(ONE).max(1)
+    }
+
+    fn follow(&mut self) {
+        let wanted = self.whole();
+        if u64::from(self.window) > wanted && self.window > MINIMUM {
+            self.window -= 1;
+            self.threshold = self.window;
+        } else if u64::from(self.window) < wanted {
+            self.window += 1;
+        }
+    }
+
+    fn update_alpha(&mut self, ack: &Ack) {
+        let passed = !self.is_independent() || ack.now.since(self.alpha_at) >= self.params.target;
+        if ack.una < self.round_end || !passed {
+            return;
+        }
+        if self.seen_mark {
+            let share = (self.marked << BITS) / self.delivered.max(1);
+            self.alpha = (self.alpha - (self.alpha >> SHIFT) + share).min(ONE << SHIFT);
+            self.alpha_at = ack.now;
+        }
+        (self.delivered, self.marked, self.round_end) = (0, 0, ack.next);
+        if !self.in_slow_start() {
+            self.rounds = self.rounds.saturating_add(1);
+        }
+        self.update_increase();
+    }
+}
+
+impl Controller for Prague {
+    fn name(&self) -> &'static str {
+        "prague"
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.smoothed = ack.smoothed_rtt;
+        self.delivered += u64::from(ack.delivered.packets);
+        self.marked += u64::from(ack.ce.packets);
+        self.seen_mark |= ack.ce.packets > 0;
+        let before = self.episode.state();
+        self.episode.on_ack(ack, ack.ce.packets > 0);
+        match (before, self.episode.state()) {
+            (State::Open | State::Cwr, State::Recovery) => self.lose(),
+            (_, State::Cwr) if self.episode.began(ack) => self.reduce(ack.now),
+            (_, State::Open) => self.in_loss = false,
+            _ => {}
+        }
+        self.grow(ack);
+        self.follow();
+        self.update_alpha(ack);
+    }
+
+    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {
+        if self.episode.state() != State::Loss {
+            self.lose();
+        }
+        self.episode.on_timeout();
+        self.window = 1;
+    }
+
+    fn window(&self) -> u64 {
+        u64::from(self.window) * u64::from(self.mss)
+    }
+
+    fn pacing(&self) -> Option<Rate> {
+        if self.smoothed == Duration::ZERO {
+            return None;
+        }
+        let bits = u128::from(self.exact) * u128::from(self.mss) * 8 * 1_000_000_000
+            / u128::from(self.smoothed.as_nanos());
+        let bits = bits >> BITS;
+        let twice = self.window < self.threshold / 2;
+        let bits = if twice { bits * 2 } else { bits };
+        Some(Rate::from_bits_per_sec(bits.min(u128::from(u64::MAX)) as u64))
+    }
+
+    fn ecn(&self) -> EcnUse {
+        EcnUse::Scalable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ONE, Prague, PragueParams};
+    use crate::Controller;
+    use crate::testing::{Path, setup};
+    use weir_core::{Duration, Ecn, Time};
+
+    #[test]
+    fn the_cut_is_half_of_alpha_and_unbiased() {
+        let mut prague = Prague::new(PragueParams::default(), &setup());
+        prague.exact = 100 * ONE;
+        prague.alpha = (ONE / 10) << 4;
+        prague.reduce(Time::from_nanos(1));
+        // 5 packets off, to a rounding error of alpha.
+        assert!((prague.exact as f64 / ONE as f64 - 95.0).abs() < 1e-4);
+        prague.lose();
+        assert!((prague.exact as f64 / ONE as f64 - 47.5).abs() < 1e-4);
+        assert_eq!(prague.ecn().codepoint(), Ecn::Ect1);
+    }
+
+    #[test]
+    fn short_round_trips_grow_with_the_square_after_the_transition() {
+        let mut prague = Prague::new(PragueParams::default(), &setup());
+        prague.threshold = 5;
+        prague.smoothed = Duration::from_millis(5);
+        prague.update_increase();
+        assert_eq!(prague.increase, ONE);
+        prague.rounds = 500;
+        prague.update_increase();
+        // (5 / 25)^2.
+        assert_eq!(prague.increase, (ONE as f64 / 25.0).round() as u64);
+        prague.smoothed = Duration::from_millis(40);
+        prague.update_increase();
+        assert_eq!(prague.increase, ONE);
+    }
+
+    #[test]
+    fn on_a_step_the_link_is_full_with_a_short_queue() {
+        for (rtt_ms, target) in [(10, 25), (10, 0), (40, 25)] {
+            let params = PragueParams { target: Duration::from_millis(target), ..PragueParams::default() };
+            let mut prague = Prague::new(params, &setup());
+            // 100 Mbit/s of full packets, marks from 1 ms on.
+            let mut path = Path::bottleneck(rtt_ms, 8_633, 1000).marking_from(9);
+            path.rate_over(&mut prague, Duration::from_secs(20));
+            (path.rtt_sum, path.rtt_count) = (0, 0);
+            let rate = path.rate_over(&mut prague, Duration::from_secs(10));
+            let queue_ms = path.mean_rtt() - rtt_ms as f64;
+            assert!(rate > 0.95 * 8_633.0, "{rtt_ms} {target}: {rate}");
+            assert!((0.1..2.0).contains(&queue_ms), "{rtt_ms} {target}: {queue_ms}");
+            assert_eq!(path.lost(), 0);
+        }
+    }
+}
