@@ -14,7 +14,7 @@ use crate::gather;
 use crate::record::Recorder;
 use crate::result::{Health, RunResult};
 use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, port};
-use crate::scenario::{self, Flow, Pattern, Scenario};
+use crate::scenario::{self, FULL_PACKET, Flow, Pattern, Scenario};
 use crate::traffic::{self, RttSample, Stack};
 use wire::Wire;
 
@@ -108,7 +108,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         let wire = watcher.wires[index];
         let carried =
             Carried { flow, offset: 0, payload: 0, sent: Time::ZERO, echoed: Time::ZERO, spin: false };
-        if let Some(key) = wire.data(&carried, Ecn::NotEct, 60).flow_key() {
+        if let Some(key) = wire.data(&carried, Ecn::NotEct, FULL_PACKET as u32).flow_key() {
             watcher.recorder.new_flow(flow, &key, Time::ZERO);
         }
         if let Some([syn, answer]) = wire.handshake() {
