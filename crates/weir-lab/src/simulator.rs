@@ -126,9 +126,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     for flow in &flows {
         network.add_flow(spec(scenario, flow, hop).map_err(refused)?).map_err(refused)?;
     }
-    let began = now();
     let cut_short = advance(&mut network, scenario, options);
-    let wall = Duration::from(now().saturating_duration_since(began));
 
     let end = network.now();
     let results = flows
@@ -146,7 +144,6 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         still_queued: audit.still_queued,
         unaccounted: audit.unbalanced.iter().map(|(_, missing)| missing.abs()).sum(),
         overtaken: audit.overtaken,
-        cpu_s: wall.as_secs_f64(),
         ..Health::default()
     };
     if !audit.holds() {
