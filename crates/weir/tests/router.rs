@@ -69,6 +69,53 @@ fn the_example_shapes_both_directions_of_two_interfaces() {
     assert!(wire.crosses());
 }
 
+/// Where programs are filters, Weir's stand beside those of others.
+#[test]
+fn filters_of_others_stay() {
+    if !is_root() {
+        return;
+    }
+    apart(true);
+    let wire = Wire::new().unwrap();
+    let theirs = ["ingress", "egress"]
+        .map(|side| format!("filter add dev w0 {side} prio 10 protocol all matchall action continue"));
+    wire.near.tc(&["qdisc add dev w0 clsact".to_owned()]).unwrap();
+    if let Err(error) = wire.near.tc(&theirs) {
+        println!("skipped: this kernel has no filter for it: {error}");
+        return;
+    }
+    let clean = wire.everything();
+    let line = "up w0 rate 20mbit queues bfifo/bfifo direction both flows 64";
+    let dry = stdout(&wire.must(&format!("{line} --dry-run")));
+    wire.must(line);
+    let filters = wire.said("tc filter show dev w0 ingress");
+    let ingress = shown(&wire).into_iter().find(|shown| shown["direction"] == "ingress").unwrap();
+    let programs = ingress["programs"].as_array().unwrap();
+    let redirect = programs.iter().find(|one| one["what"] == "redirect at the ingress of w0").unwrap();
+    let redirected =
+        "tc filter add dev w0 ingress prio 59 handle 0x57e1 protocol all matchall skip_hw action mirred";
+    // One says what is to be done, one what was done, one what is there.
+    let by_filter = redirect["hook"] == "clsact";
+    assert_eq!(filters.contains("Egress Redirect to device"), by_filter, "{filters}");
+    assert_eq!(dry.contains(redirected), by_filter, "{dry}");
+    let standing = wire.everything();
+    assert!(wire.crosses());
+    for to_far in [true, false] {
+        wire.transfer(200_000, to_far);
+    }
+    wire.must("reload w0 rate 30mbit set min_window_segments=2");
+    assert!(wire.crosses());
+    assert_eq!(wire.said("tc filter show dev w0 ingress").lines().count(), filters.lines().count());
+    // The IFB device that it was pointed at goes; another takes its place.
+    let ifb = wire.said("ip -o link show type ifb").split(": ").nth(1).unwrap().to_owned();
+    wire.near.ip(&[format!("link del {ifb}")]).unwrap();
+    wire.must("reload w0");
+    assert!(wire.crosses(), "{standing}\n{}", wire.everything());
+    wire.must("down w0");
+    wire.assert_as(&clean, "down");
+    assert!(wire.crosses());
+}
+
 #[test]
 fn the_units_capabilities_are_enough() {
     if !is_root() {

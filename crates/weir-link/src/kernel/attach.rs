@@ -5,16 +5,21 @@
 //! their links. All pins of one queue lie in one directory of bpffs.
 //!
 //! `reverse` goes in front of what is there already, since it only looks; `forward` behind, so that nothing changes the
-//! packet or its class after it; `redirect` behind, since nothing comes after it.
+//! packet or its class after it; `redirect` behind, since nothing comes after it. As a filter, `redirect` is no program
+//! (see `mirred`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use libbpf_rs::btf::Btf;
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook};
 
 use super::error::KernelError;
+use super::mirred;
 use super::program::{Programs, Role};
+use super::reasons;
 use super::sys;
 use super::talk;
 
@@ -30,6 +35,20 @@ pub enum Hook {
     Tcx,
     /// A filter of the clsact qdisc.
     Clsact,
+}
+
+impl Hook {
+    /// Which one this kernel offers, as its types tell: asking by trying takes privileges.
+    #[must_use]
+    pub fn of_this_kernel() -> Self {
+        static KNOWN: OnceLock<Hook> = OnceLock::new();
+        *KNOWN.get_or_init(|| {
+            let tcx = Btf::from_vmlinux().is_ok_and(|btf| {
+                reasons::members(&btf, "bpf_attach_type").iter().any(|(name, _)| name == "BPF_TCX_INGRESS")
+            });
+            if tcx { Self::Tcx } else { Self::Clsact }
+        })
+    }
 }
 
 /// One traffic program's place.
@@ -118,8 +137,20 @@ pub fn attach(
             }
         }
     }
+    attach_filter(place, program, programs.config().redirect_to)?;
+    // The one that came before it must not count the packet too.
+    if path.exists() {
+        std::fs::remove_file(&path).map_err(failed)?;
+    }
+    Ok(Hook::Clsact)
+}
+
+/// As a filter of clsact, which is made if it is not there.
+fn attach_filter(place: &Place, program: BorrowedFd<'_>, redirect_to: u32) -> Result<(), KernelError> {
     let mut hook = place.filter(program);
-    let (attached, _) = talk::listen(|| hook.create().and_then(|mut hook| hook.attach()));
+    let redirects = place.role == Role::Redirect;
+    let (attached, _) =
+        talk::listen(|| hook.create().and_then(|mut hook| if redirects { Ok(hook) } else { hook.attach() }));
     attached.map_err(|error| match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => KernelError::NotPermitted { doing: place.describe() },
         _ => KernelError::NoHook {
@@ -128,11 +159,14 @@ pub fn attach(
             reason: io::Error::other(error.to_string()),
         },
     })?;
-    // The one that came before it must not count the packet too.
-    if path.exists() {
-        std::fs::remove_file(&path).map_err(failed)?;
+    if !redirects || mirred::target(place.ifindex) == Some(redirect_to) {
+        return Ok(());
     }
-    Ok(Hook::Clsact)
+    // It cannot be pointed elsewhere. In between, packets go straight.
+    if find_filter(place) {
+        detach_filter(place)?;
+    }
+    mirred::add(place.ifindex, redirect_to).map_err(|reason| KernelError::NoRedirect { reason })
 }
 
 /// How the program of a place is attached, if it is.
@@ -141,7 +175,14 @@ pub fn find(directory: &Path, place: &Place) -> Option<Hook> {
     if place.link(directory).exists() {
         return Some(Hook::Tcx);
     }
-    talk::listen(|| place.filter(no_descriptor()).query()).0.is_ok().then_some(Hook::Clsact)
+    find_filter(place).then_some(Hook::Clsact)
+}
+
+fn find_filter(place: &Place) -> bool {
+    match place.role {
+        Role::Redirect => mirred::target(place.ifindex).is_some(),
+        _ => talk::listen(|| place.filter(no_descriptor()).query()).0.is_ok(),
+    }
 }
 
 /// Takes a program off; nothing happens where it is not attached. A clsact qdisc stays: others may have filters there.
@@ -159,6 +200,10 @@ pub fn detach(directory: &Path, place: &Place) -> Result<(), KernelError> {
 }
 
 fn detach_filter(place: &Place) -> Result<(), KernelError> {
+    if place.role == Role::Redirect {
+        let failed = |error| KernelError::from_io(format!("taking off {}", place.role.name()), error);
+        return mirred::remove(place.ifindex).map_err(failed);
+    }
     talk::listen(|| place.filter(no_descriptor()).detach())
         .0
         .map_err(|error| KernelError::from_libbpf(format!("taking off {}", place.role.name()), &error))

@@ -3,9 +3,13 @@
 //! option that this kernel or this `tc` does not know, a qdisc that would not come back as it was.
 
 use std::fs;
+use std::io;
 
 use weir_core::Rate;
 
+use super::attach::Hook;
+use super::error::KernelError;
+use super::mirred;
 use super::qdisc::{self, Qdisc, Qdiscs};
 use super::setup::{Direction, Setup};
 use super::step::{StepError, batch};
@@ -102,6 +106,9 @@ fn play(setup: &Setup, former: Option<&Qdisc>) -> Result<(), UpError> {
             StepError::Line { message, .. } => UpError::NoIfb { message },
             other => other.into(),
         })?;
+        if Hook::of_this_kernel() == Hook::Clsact {
+            play_redirect()?;
+        }
     }
     for direction in setup.direction.each() {
         for lines in tree::build(STAGE, setup, *direction, false)?.iter().filter_map(|step| step.tc_lines()) {
@@ -115,6 +122,17 @@ fn play(setup: &Setup, former: Option<&Qdisc>) -> Result<(), UpError> {
         Some(former) => play_return(former, setup),
         None => Ok(()),
     }
+}
+
+/// Without TCX, what is received gets to the IFB device by a filter and an action, which the kernel may lack.
+fn play_redirect() -> Result<(), UpError> {
+    let links = qdisc::links().map_err(|source| UpError::Unread { source })?;
+    let index = |name: &str| links.iter().find(|link| link.name == name).map(|link| link.index);
+    let (Some(stage), Some(trial)) = (index(STAGE), index(TRIAL)) else { return Ok(()) };
+    let clsact = batch("tc", &[format!("qdisc add dev {STAGE} clsact")]);
+    let refused = |reason| UpError::from(KernelError::NoRedirect { reason });
+    clsact.map_err(|error| refused(io::Error::other(error.to_string())))?;
+    mirred::add(stage, trial).map_err(refused)
 }
 
 /// What a refused line means.

@@ -53,6 +53,16 @@ pub enum KernelError {
         /// What the kernel said.
         reason: io::Error,
     },
+    /// Received packets cannot be handed to an IFB device.
+    #[error(
+        "this kernel cannot send what is received through an IFB device ({reason}): without TCX (Linux 6.6) that takes the \
+         filter matchall with the action mirred; load them with `modprobe cls_matchall` and `modprobe act_mirred`, or use \
+         'direction egress'"
+    )]
+    NoRedirect {
+        /// What the kernel said.
+        reason: io::Error,
+    },
     /// A setting that makes no program.
     #[error("{field} = {value} is out of range: use {range}")]
     OutOfRange {

@@ -14,6 +14,7 @@ mod hooks;
 mod journal;
 mod keys;
 mod leaf;
+mod mirred;
 mod netlink;
 mod plan;
 mod program;

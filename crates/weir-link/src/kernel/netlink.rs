@@ -12,9 +12,12 @@ use netlink_sys::{Socket, SocketAddr};
 pub(super) const RTM_GETLINK: u16 = 18;
 pub(super) const RTM_NEWQDISC: u16 = 36;
 pub(super) const RTM_GETQDISC: u16 = 38;
+pub(super) const RTM_NEWTFILTER: u16 = 44;
+pub(super) const RTM_DELTFILTER: u16 = 45;
 pub(super) const RTM_GETTFILTER: u16 = 46;
 /// Flags (linux/netlink.h).
 pub(super) const NLM_F_CREATE: u16 = 0x400;
+pub(super) const NLM_F_EXCL: u16 = 0x200;
 pub(super) const NLM_F_REPLACE: u16 = 0x100;
 pub(super) const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_REQUEST: u16 = 1;

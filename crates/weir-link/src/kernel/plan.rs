@@ -6,6 +6,7 @@
 
 use std::io;
 
+use super::attach::Hook;
 use super::hooks::{Hooks, Part, Presence};
 use super::journal::{Before, Journal, JournalError, NamespaceId, Phase};
 use super::qdisc::{self, LinkState, Qdisc, Qdiscs};
@@ -231,7 +232,9 @@ impl Seen {
             && before.is_none_or(|before| before.flows == setup.flows);
         let marks = setup.can_mark();
         let load = Action::Load { hooks: hooks.clone(), setup: Box::new(setup.clone()), keep };
-        let attach = |part: Part| Step::new("programs", Action::Attach { hooks: hooks.clone(), part, marks });
+        let hook = Hook::of_this_kernel();
+        let attach =
+            |part: Part| Step::new("programs", Action::Attach { hooks: hooks.clone(), part, hook, marks });
         [Step::new("programs and tables", load)]
             .into_iter()
             .chain(hooks.parts().into_iter().map(attach))
@@ -243,8 +246,8 @@ impl Seen {
         let hooks = self.hooks(direction);
         let mut steps = Vec::new();
         for (part, hook) in hooks.attached().into_iter().rev() {
-            if hook.is_some() && part != Part::Signals {
-                steps.push(Step::new("programs", Action::Detach { hooks: hooks.clone(), part }));
+            if let Some(hook) = hook.filter(|_| part != Part::Signals) {
+                steps.push(Step::new("programs", Action::Detach { hooks: hooks.clone(), part, hook }));
             }
         }
         if hooks.pins().exists() {

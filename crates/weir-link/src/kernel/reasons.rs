@@ -53,7 +53,8 @@ pub struct Reasons {
     pub unspecified: bool,
 }
 
-fn members(btf: &Btf<'_>, name: &str) -> Vec<(String, u32)> {
+/// The members of an enum and their values.
+pub(super) fn members(btf: &Btf<'_>, name: &str) -> Vec<(String, u32)> {
     let text = |name: &OsStr| name.to_string_lossy().into_owned();
     btf.type_by_name::<types::Enum<'_>>(name).map_or_else(Vec::new, |list| {
         list.iter()

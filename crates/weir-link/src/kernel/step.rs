@@ -9,9 +9,12 @@ use std::process::{Command, Stdio};
 
 use thiserror::Error;
 
+use super::attach::Hook;
 use super::error::KernelError;
 use super::hooks::{self, Hooks, Loaded, Part};
 use super::journal::{self, Journal, JournalError};
+use super::mirred;
+use super::program::Role;
 use super::qdisc::{self, Qdisc};
 use super::setup::Setup;
 
@@ -45,10 +48,10 @@ pub(super) enum Action {
     Restore { device: String, index: u32, qdisc: Qdisc },
     /// Loads programs and pins them; with `keep` on the tables that are there.
     Load { hooks: Hooks, setup: Box<Setup>, keep: bool },
-    /// Attaches programs, or swaps them for those that are there.
-    Attach { hooks: Hooks, part: Part, marks: bool },
+    /// Attaches programs, or swaps them for those that are there; `hook` is what the kernel will take.
+    Attach { hooks: Hooks, part: Part, hook: Hook, marks: bool },
     /// Takes programs off.
-    Detach { hooks: Hooks, part: Part },
+    Detach { hooks: Hooks, part: Part, hook: Hook },
     /// Removes what is pinned.
     Unpin { hooks: Hooks },
     /// Removes `clsact`, unless somebody has a filter there.
@@ -137,7 +140,7 @@ impl Step {
             }
             Action::Load { hooks, setup, keep } => Ok(loaded.load(hooks, setup, *keep)?),
             Action::Attach { hooks, part, .. } => Ok(loaded.attach(hooks, *part)?),
-            Action::Detach { hooks, part } => Ok(hooks::detach(hooks, *part)?),
+            Action::Detach { hooks, part, .. } => Ok(hooks::detach(hooks, *part)?),
             Action::Unpin { hooks } => Ok(hooks::unpin(hooks)?),
             Action::DropClsact { device, index } => {
                 let in_use = qdisc::has_filters(*index)
@@ -172,10 +175,18 @@ impl fmt::Display for Step {
                 let pins = hooks.pins();
                 write!(f, "# eBPF: loads the programs for {} {tables} {}", hooks.direction, pins.display())
             }
-            Action::Attach { hooks, part, marks } => {
+            Action::Attach { hooks, part: Part::Traffic(Role::Redirect), hook: Hook::Clsact, .. } => {
+                f.write_str(&mirred::add_line(&hooks.device, &hooks.queue_device))
+            }
+            Action::Detach { hooks, part: Part::Traffic(Role::Redirect), hook: Hook::Clsact } => {
+                f.write_str(&mirred::remove_line(&hooks.device))
+            }
+            Action::Attach { hooks, part, marks, .. } => {
                 write!(f, "# eBPF: attaches {}", part.describe(hooks, *marks))
             }
-            Action::Detach { hooks, part } => write!(f, "# eBPF: takes off {}", part.describe(hooks, true)),
+            Action::Detach { hooks, part, .. } => {
+                write!(f, "# eBPF: takes off {}", part.describe(hooks, true))
+            }
             Action::Unpin { hooks } => write!(f, "rm -r {}", hooks.pins().display()),
             Action::DropClsact { device, .. } => {
                 write!(f, "tc qdisc del dev {device} clsact  # unless it has filters of others")
