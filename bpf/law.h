@@ -179,6 +179,7 @@ WEIR_INLINE void weir_vote(const struct weir_law_params *params, struct weir_flo
 		flow->verdict[kind] = WEIR_UNRESPONSIVE;
 	else if (params->tie)
 		flow->verdict[kind] = params->tie;
+	WEIR_REREAD; /* the verifier would follow each verdict apart */
 }
 
 /* Judges at the end of cycle n, before the history moves on (paper section III-A.1, "Responsiveness criteria"). */
@@ -233,6 +234,39 @@ WEIR_INLINE u32 weir_law_length(u64 started, u64 now)
 	return length > 0xffffffffu ? 0xffffffffu : (u32)length;
 }
 
+/*
+ * For the verifier, as weir_blur: or it follows what comes behind once for each judgement. By way of two words, so that the
+ * twelve take two places of the stack: counts of signals have at most 16 bits.
+ */
+WEIR_INLINE void weir_blur_outcome(struct weir_outcome *out, u32 unknown)
+{
+#ifdef __bpf__
+	struct weir_assessment *at = &out->assessed;
+	u64 word = (u32)(at->vote[0] | at->vote[1] << 8 | at->class_before << 16) | (u32)at->class_after << 24;
+	u64 counts = out->end.losses | out->end.marks << 16;
+
+	word |= (u64)(u32)(at->choice_before | at->choice_after << 8 | at->judgement << 16 | out->end.first << 24) << 32;
+	counts |= (u64)(at->signals[0] | at->signals[1] << 16) << 32;
+	word ^= weir_blur(0, unknown);
+	asm volatile("" : "+r"(word), "+r"(counts));
+	at->vote[0] = (u8)word;
+	at->vote[1] = (u8)(word >> 8);
+	at->class_before = (u8)(word >> 16);
+	at->class_after = (u8)(word >> 24);
+	at->choice_before = (u8)(word >> 32);
+	at->choice_after = (u8)(word >> 40);
+	at->judgement = (u8)(word >> 48);
+	out->end.first = (u32)(word >> 56);
+	out->end.losses = (u16)counts;
+	out->end.marks = (u16)(counts >> 16);
+	at->signals[0] = (u16)(counts >> 32);
+	at->signals[1] = (u16)(counts >> 48);
+#else
+	(void)out;
+	(void)unknown;
+#endif
+}
+
 /* Ends the current cycle and opens the next, which the packet at hand is the first of. */
 WEIR_INLINE void weir_end_cycle(const struct weir_law_params *params, struct weir_flow *flow, u64 now,
 				struct weir_outcome *out)
@@ -251,6 +285,7 @@ WEIR_INLINE void weir_end_cycle(const struct weir_law_params *params, struct wei
 		.first = flow->cycle == flow->first_cycle,
 	};
 	weir_assess(params, flow, &out->assessed);
+	weir_blur_outcome(out, flow->cycle);
 	if (flow->cycle != flow->first_cycle || !params->skip_first_cycle)
 		flow->last_rtt = weir_law_length(flow->cycle_started, now);
 	for (i = WEIR_HISTORY - 1; i > 0; i--)

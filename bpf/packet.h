@@ -166,6 +166,31 @@ WEIR_INLINE u32 weir_forget(u32 offset, const struct weir_packet *out)
 	return offset;
 }
 
+/* What memory holds is read again from here on: a value just written is known to the verifier, one read is not. */
+#ifdef __bpf__
+#define WEIR_REREAD asm volatile("" : : : "memory")
+#else
+#define WEIR_REREAD ((void)0)
+#endif
+
+/*
+ * The same for any value: the verifier forgets which of its constants it is. Before 6.4 it tells states apart by every
+ * constant that is still in use. `unknown` is whatever comes from memory that the verifier does not follow.
+ */
+WEIR_INLINE u32 weir_blur(u32 value, u32 unknown)
+{
+#ifdef __bpf__
+	u32 same = unknown;
+
+	asm volatile("%0 ^= %1" : "+r"(unknown) : "r"(same));
+	value ^= unknown;
+	asm volatile("" : "+r"(value));
+#else
+	(void)unknown;
+#endif
+	return value;
+}
+
 /*
  * Numbers in the order of the wire. Where the machine reads them from any address at once, eBPF has to be told so: its
  * compiler knows of no machine behind and would put them together from octets. A verifier that minds refuses to load them.

@@ -1,9 +1,12 @@
 //! A router's bottleneck from `weir up` to `weir down`: the shipped example, both directions, two interfaces at once, with
 //! the capabilities of the shipped unit, and where no bpffs is mounted.
 
+#![allow(clippy::disallowed_methods, reason = "what the kernel tells later is waited for")]
+
 mod wire;
 
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 use wire::{Wire, apart, is_root, stderr, stdout};
@@ -28,6 +31,10 @@ fn the_example_shapes_both_directions_of_two_interfaces() {
     apart(true);
     let wire = Wire::new().unwrap();
     wire.near.ip(&["link add x0 type veth peer name x1".to_owned(), "link set x0 up".to_owned()]).unwrap();
+    // The kernel tells some time later that nobody is at the other end.
+    while !wire.said("ip -o link show x0").contains("LOWERLAYERDOWN") {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let clean = wire.everything();
     wire.must(&format!("up --config {EXAMPLE} dev w0 rate 20mbit ingress_rate 30mbit"));
     for to_far in [true, false] {
