@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs tests that need a kernel inside other kernels: fetches them, builds the tests, boots a micro-VM for each test and
-# kernel, two at a time, and prints a line with what passed. Ends with 1 if any failed.
+# kernel, two at a time, and prints a line with what passed. Ends with 1 if any failed, with 75 if no kernel could be fetched.
 #
 #   tools/test-vm.sh
 #   KERNELS="6.1 7.2" TESTS="weir-link/kernel_signals weir/router" tools/test-vm.sh
@@ -40,7 +40,7 @@ weir=$(executable bin weir false)
 # shellcheck disable=SC2086 # a list of words
 if ! "$weir" vm fetch $kernels; then
     echo "test-vm: the kernels $kernels could not be fetched; the tests inside them did not run" >&2
-    exit 1
+    exit 75
 fi
 
 count() {

@@ -15,7 +15,7 @@ fn weir() -> Command {
 #[test]
 fn queues_too_small_for_super_packets_are_warned_of() {
     let Some(wire) = Wire::new() else { return };
-    let line = "up w0 rate 100mbit queues bfifo:limit=64kb/codel";
+    let line = "up w0 rate 100mbit queues bfifo:limit=64kb/bfifo:limit=300kb";
     let dry = wire.must(&format!("{line} --dry-run"));
     assert!(
         stderr(&dry).contains("weir: warning: the standard queue (egress) is a bfifo of 65536 bytes"),

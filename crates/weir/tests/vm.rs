@@ -125,7 +125,7 @@ fn scenarios_run_in_guests_and_their_results_come_back() {
         kept.lock().unwrap().push((index, outcome.map(|result| result.flows[0].received_bytes)));
     });
     let kept = kept.into_inner().unwrap();
-    assert!(matches!(kept[..], [(0, Ok(100_000)), (1, Err(VmError::Interrupted))]), "{kept:?}");
+    assert!(matches!(kept[..], [(0, Ok(102_400)), (1, Err(VmError::Interrupted))]), "{kept:?}");
 
     let results = ended(&kernel, &runs, &options);
     assert!(results.iter().all(|result| matches!(result, Err(VmError::Interrupted))));

@@ -16,6 +16,9 @@ use weir_law::live::{
 use weir_law::{Assessment, CycleEnd, Direction, Judgement, LawSink, Params, Signal, Start, parse};
 use weir_link::kernel::{HTB_HANDLE, ProgramConfig, Programs, Role, Snapshot, TestPacket};
 
+/// Candidates of a line (`WEIR_CANDIDATES` of `bpf/table.h`); each begins with its tag.
+const CANDIDATES: usize = 4;
+
 /// The secret of both hash functions.
 const SEED: [u64; SEED_WORDS] = open_seed(0x5eed);
 
@@ -160,9 +163,12 @@ impl Pair {
         let lines = waiting.max_entries();
         let tags = (0..lines).flat_map(|index| {
             let line = waiting_line(waiting, index);
-            (0..WAITING_BYTES).step_by(16).map(move |at| line[at..at + 4] != [0; 4]).collect::<Vec<_>>()
+            (0..WAITING_BYTES)
+                .step_by(WAITING_BYTES / CANDIDATES)
+                .map(move |at| line[at..at + 4] != [0; 4])
+                .collect::<Vec<_>>()
         });
-        (tags.filter(|taken| *taken).count(), lines as usize * WAITING_BYTES / 16)
+        (tags.filter(|taken| *taken).count(), lines as usize * CANDIDATES)
     }
 
     /// The map of candidates, which only the programs use.

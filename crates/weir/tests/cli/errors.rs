@@ -28,7 +28,7 @@ fn a_bad_scenario_names_the_place_and_the_remedy() {
         ("rate = \"20mbit\"", "", ["missing field `rate`", "line 2"]),
         ("\"5ms\"", "5", ["line 4", "ms"]),
         ("bfifo limit 1bdp", "bfifo limit 1bpd", ["line 5", "1bpd"]),
-        ("bfifo", "red", ["line 5", "codel"]),
+        ("bfifo", "netem", ["line 5", "codel"]),
         ("bytes = \"500kb\"", "bytes = 0", ["flow 1 ('TCP cubic'): bytes", "more than 0"]),
         ("bytes = \"500kb\"", "", ["'bytes' or 'duration'", "flow"]),
         ("rate = \"2mbit\"", "", ["flow 2 ('UDP'): rate", "50mbit"]),
