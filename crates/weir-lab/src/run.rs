@@ -175,6 +175,14 @@ pub(crate) struct Ended {
 /// If the network, the bottleneck or a flow cannot be set up, or the bottleneck fails. A flow that fails under way is no
 /// error: its result says what happened.
 pub fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+    // In a guest it is the guest's kernel that has to have them.
+    if matches!(options.world, World::Emu | World::Kernel) {
+        for flow in scenario.expanded_flows() {
+            flow.real_controller().map_err(|message| {
+                RunError::Scenario(format!("flow '{}': controller: {message}; or use --on sim", flow.name))
+            })?;
+        }
+    }
     match options.world {
         World::Emu => emulator::run(scenario, options),
         World::Kernel => kernel_world::run(scenario, options),

@@ -382,13 +382,21 @@ impl Flow {
         if self.controller.is_empty() {
             return fail("controller", "is missing; give one such as \"cubic\"".to_owned());
         }
-        if self.stack == Stack::Tcp && traffic::kernel_has_controller(&self.controller) {
+        // World sim has more of them; the others refuse those before anything runs.
+        match self.real_controller() {
+            Err(message) if weir_cc::find(&self.controller).is_err() => fail("controller", message),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this host's stacks have the controller; the error names the nearest that they have.
+    pub(crate) fn real_controller(&self) -> Result<(), String> {
+        if self.stack == Stack::Udp
+            || (self.stack == Stack::Tcp && traffic::kernel_has_controller(&self.controller))
+        {
             return Ok(());
         }
-        match traffic::find_controller(self.stack, &self.controller) {
-            Ok(_) => Ok(()),
-            Err(error) => fail("controller", error.to_string()),
-        }
+        traffic::find_controller(self.stack, &self.controller).map(|_| ()).map_err(|error| error.to_string())
     }
 }
 

@@ -43,6 +43,9 @@ fn a_bad_scenario_names_the_place_and_the_remedy() {
             assert!(said.contains(words), "{from} -> {to}: no {words:?} in {said}");
         }
     }
+    // A controller that only the simulator has.
+    let said = refused(&SHORT.replacen("cubic", "copa", 1));
+    assert!(said.contains("controller") && said.contains("--on sim"), "{said}");
     refused("");
     refused("\0\u{feff}[[");
 }
