@@ -43,11 +43,20 @@ fn a_bad_scenario_names_the_place_and_the_remedy() {
             assert!(said.contains(words), "{from} -> {to}: no {words:?} in {said}");
         }
     }
-    // A controller that only the simulator has.
-    let said = refused(&SHORT.replacen("cubic", "copa", 1));
-    assert!(said.contains("controller") && said.contains("--on sim"), "{said}");
     refused("");
     refused("\0\u{feff}[[");
+}
+
+#[test]
+fn a_controller_that_only_the_simulator_has_is_refused_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_scenario(folder.path(), "copa.toml", &SHORT.replacen("cubic", "copa", 1));
+    let out = folder.path().join("out");
+    let ran = output(&["run", text(&path), "--out", text(&out)]);
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    assert!(stderr(&ran).contains("controller") && stderr(&ran).contains("--on sim"), "{ran:?}");
+    let ran = output(&["run", text(&path), "--on", "sim", "--out", text(&out)]);
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
 }
 
 #[test]
