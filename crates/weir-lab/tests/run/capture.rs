@@ -39,6 +39,9 @@ fn word(verdict: Verdict) -> String {
     serde_json::to_value(verdict).unwrap().as_str().unwrap().to_owned()
 }
 
+/// Of the round trip of 10 ms, what lies behind the queue.
+const BEHIND_MS: f64 = 5.0;
+
 #[test]
 fn a_capture_tells_what_the_run_told() {
     let Some(_turn) = root_and_turn() else { return };
@@ -59,6 +62,8 @@ fn a_capture_tells_what_the_run_told() {
     let ends = report.flows.iter().flat_map(|flow| [flow.data.source, flow.data.destination]);
     assert!(ends.clone().all(|end| end.is_ipv4()));
     assert!(ends.count() == 8);
+    // Nine packets in ten waited less.
+    let waited_ms = result.queues[0].sojourn_ns.quantile(0.9).unwrap() as f64 / 1e6;
     for (port, name, stack) in
         [(20_000, "marked", Stack::Tcp), (20_001, "lossy", Stack::Tcp), (20_002, "quic", Stack::Quic)]
     {
@@ -73,9 +78,14 @@ fn a_capture_tells_what_the_run_told() {
             "{name}: what left the queue is in the capture"
         );
         assert_eq!(word(seen.mark.verdict), flow.class_ecn, "{name}");
-        // Read behind the queue, with the times of a shared machine: the same order of size, 318 to 184 has been seen.
+        // A spin bit turns once a round trip, wherever one looks. TCP's cycle before the queue is from a packet's arrival to
+        // its acknowledgement, and behind the queue from its departure: shorter by the time that it has waited.
+        let longest = match stack {
+            Stack::Tcp => 1.0 + waited_ms / BEHIND_MS,
+            _ => 1.02,
+        };
         let ratio = seen.cycles as f64 / flow.cycles as f64;
-        assert!((0.4..2.5).contains(&ratio), "{name}: {} and {} cycles", seen.cycles, flow.cycles);
+        assert!((0.98..longest).contains(&ratio), "{name}: {} and {} cycles", seen.cycles, flow.cycles);
     }
     let (lossy, _) = data(&report, 20_001);
     let flow_lossy = flow(&result, "lossy");
