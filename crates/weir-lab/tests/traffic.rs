@@ -217,8 +217,11 @@ fn quic_delivers_with_each_controller_and_spins_once_a_round_trip() {
         assert!(edges.len() as u64 * 10 > cycles * 6, "{controller}: too few");
         // BBR keeps the queue so short that the mean over time says little about a cycle.
         assert!(*controller == "bbr3" || (edges.len() as u64) < cycles * 2, "{controller}: too many");
-        // Random bits change in half of the packets; BBR on an empty path has had three packets to a round trip.
-        assert!(edges.len() * 9 < data.len() * 4, "{controller}: as often as random bits change");
+        // Random bits change in half of the packets, give or take one in a hundred. BBR keeps three packets in flight here, and
+        // has had an edge every 2.9; the others have dozens.
+        let longest = if *controller == "bbr3" { 4.0 / 9.0 } else { 1.0 / 3.0 };
+        let share = edges.len() as f64 / data.len() as f64;
+        assert!(share < longest, "{controller}: {share} of the packets change the bit, nearly as of random ones");
         let counted = result.spin.unwrap();
         assert!(counted.edges.abs_diff(edges.len() as u64) <= 2 + edges.len() as u64 / 10, "{counted:?}");
         // The client spins too: random bits would differ in half of its packets.
