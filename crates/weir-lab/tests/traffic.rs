@@ -221,7 +221,10 @@ fn quic_delivers_with_each_controller_and_spins_once_a_round_trip() {
         // has had an edge every 2.9; the others have dozens.
         let longest = if *controller == "bbr3" { 4.0 / 9.0 } else { 1.0 / 3.0 };
         let share = edges.len() as f64 / data.len() as f64;
-        assert!(share < longest, "{controller}: {share} of the packets change the bit, nearly as of random ones");
+        assert!(
+            share < longest,
+            "{controller}: {share} of the packets change the bit, nearly as of random ones"
+        );
         let counted = result.spin.unwrap();
         assert!(counted.edges.abs_diff(edges.len() as u64) <= 2 + edges.len() as u64 / 10, "{counted:?}");
         // The client spins too: random bits would differ in half of its packets.
