@@ -139,12 +139,8 @@ pub(crate) struct RunArgs {
     /// The scenarios, TOML files.
     #[arg(required = true, value_name = "SCENARIO")]
     pub(crate) scenarios: Vec<PathBuf>,
-    /// The world to run it in.
-    #[arg(long = "on", value_enum, default_value_t = World::Emu)]
-    pub(crate) world: World,
-    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) kernel: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Where tables, JSON and report go [default: results/NAME].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -163,6 +159,17 @@ pub(crate) struct RunArgs {
     /// Print the result as JSON on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Where scenarios run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Place {
+    /// The world to run it in.
+    #[arg(long = "on", value_enum, default_value_t = World::Emu)]
+    pub(crate) world: World,
+    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) kernel: Option<String>,
 }
 
 /// Where a scenario runs.
@@ -225,12 +232,8 @@ pub(crate) enum FigureCommand {
 pub(crate) struct FigureRunArgs {
     /// The figure, as `weir figure list` calls it.
     pub(crate) id: String,
-    /// The world to run it in.
-    #[arg(long = "on", value_enum, default_value_t = World::Emu)]
-    pub(crate) world: World,
-    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) kernel: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Fewer runs, a tenth of the rate and of the bytes.
     #[arg(long)]
     pub(crate) quick: bool,
@@ -315,10 +318,9 @@ pub(crate) struct SetupArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct UpArgs {
-    #[command(flatten)]
-    pub(crate) setup: SetupArgs,
+/// How the commands that change an interface tell what they do.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct StepOutput {
     /// Print the exact lines and change nothing; needs no privileges.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -328,15 +330,19 @@ pub(crate) struct UpArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub(crate) setup: SetupArgs,
+    #[command(flatten)]
+    pub(crate) output: StepOutput,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ReloadArgs {
     #[command(flatten)]
     pub(crate) setup: SetupArgs,
-    /// Print the exact lines and change nothing; needs no privileges.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Print the steps as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: StepOutput,
 }
 
 #[derive(Debug, Args)]
@@ -350,12 +356,8 @@ pub(crate) struct DownArgs {
     /// All interfaces of this network namespace.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Print the exact lines and change nothing; needs no privileges.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Print the steps as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: StepOutput,
 }
 
 #[derive(Debug, Args)]

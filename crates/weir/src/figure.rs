@@ -38,7 +38,7 @@ pub(crate) fn list(json: bool) -> anyhow::Result<ExitCode> {
 pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
     let figure = figure::find(&args.id).map_err(anyhow::Error::msg)?;
     let plan = Plan {
-        world: args.world.into(),
+        world: args.place.world.into(),
         variant: args.variant.clone(),
         quick: args.quick,
         runs: args.runs,
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
     let options = FigureOptions {
         out: out.clone(),
         jobs: args.jobs,
-        run: RunOptions { kernel: args.kernel.clone(), ..RunOptions::new(&stop) },
+        run: RunOptions { kernel: args.place.kernel.clone(), ..RunOptions::new(&stop) },
         progress: &|now| {
             let note = format!("{}/{} runs; {}", now.done, now.total, now.last);
             progress.show(now.done as f64 / now.total as f64, now.left, &note);
