@@ -175,6 +175,13 @@ pub(crate) struct Ended {
 /// If the network, the bottleneck or a flow cannot be set up, or the bottleneck fails. A flow that fails under way is no
 /// error: its result says what happened.
 pub fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+    if options.world != World::Sim
+        && let Some(key) = scenario.needs_simulator()
+    {
+        return Err(RunError::Scenario(format!(
+            "{key}: only world sim has it; use --on sim or remove the key"
+        )));
+    }
     // In a guest it is the guest's kernel that has to have them.
     if matches!(options.world, World::Emu | World::Kernel) {
         for flow in scenario.expanded_flows() {

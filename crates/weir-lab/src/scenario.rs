@@ -3,6 +3,8 @@
 //! The same file runs in every world. Unknown keys are errors that name the nearest known one; everything that can be
 //! wrong is found before anything runs.
 
+mod ends;
+
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -99,6 +101,21 @@ pub struct Flow {
     /// The constant rate of a UDP flow, in wire bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
+    /// Segments that the sender hands over as one packet at most; 1 if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gso: Option<u32>,
+    /// The window to begin with, in packets; 10 if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u32>,
+    /// An acknowledgement for this many packets; 2 if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ack_every: Option<u32>,
+    /// The longest that a packet waits for an acknowledgement; 40 ms with TCP and 25 ms with QUIC if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ack_delay: Option<Duration>,
+    /// What comes within this time is acknowledged together; nothing if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gro: Option<Duration>,
     /// How many such flows.
     #[serde(default = "one_flow")]
     pub count: u32,
@@ -358,6 +375,7 @@ impl Flow {
         if self.duration == Some(Duration::ZERO) {
             return fail("duration", "must be above 0".to_owned());
         }
+        self.check_ends()?;
         if self.stack == Stack::Udp {
             if self.rate.is_none_or(|rate| rate.bits_per_sec() == 0) {
                 return fail("rate", "a UDP flow needs a rate above 0, such as 50mbit".to_owned());
@@ -466,6 +484,12 @@ mod tests {
             ("limit 1bdp", "limit 0.001bdp", "bottleneck.qdisc"),
             ("\"1s\"", "\"400s\"", "measure.timeout: flow 'UDP' starts at 400s"),
             ("bytes = \"10mb\"", "", "no flow has 'bytes' or 'duration'"),
+            ("count = 2", "gso = 46", "gso: must lie between 1 and 45"),
+            ("count = 2", "initial_window = 0", "initial_window: must be at least 1"),
+            ("count = 2", "ack_every = 0", "ack_every: must be at least 1"),
+            ("count = 2", "ack_delay = \"1s\"", "ack_delay: must be at most 500ms"),
+            ("count = 2", "gro = \"1s\"", "gro: must be at most 100ms"),
+            ("start = \"1s\"", "gso = 2", "gso: only TCP and QUIC flows have it"),
             ("[bottleneck]", "law.preset = \"papr\"\n[bottleneck]", "did you mean `paper`?"),
             ("[bottleneck]", "law.spin_debonce = 3\n[bottleneck]", "did you mean `spin_debounce`?"),
             (

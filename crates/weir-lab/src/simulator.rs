@@ -63,7 +63,7 @@ impl Observer for Watcher {
 
     fn arriving(&mut self, _: HopId, packet: &mut Packet, carried: &Carried) {
         let wire = self.wires[packet.flow.0 as usize];
-        let parsed = wire.data(carried, packet.ecn, packet.wire_bytes);
+        let parsed = wire.data(carried, packet);
         let stamp = self.judge(packet.flow, &parsed, Direction::Forward, packet.arrived);
         packet.cycle = stamp.cycle;
         packet.choice = stamp.choice;
@@ -106,9 +106,9 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     for index in 0..flows.len() {
         let flow = FlowId(index as u32);
         let wire = watcher.wires[index];
-        let carried =
-            Carried { flow, offset: 0, payload: 0, sent: Time::ZERO, echoed: Time::ZERO, spin: false };
-        if let Some(key) = wire.data(&carried, Ecn::NotEct, FULL_PACKET as u32).flow_key() {
+        let carried = Carried { flow, ..Carried::default() };
+        let packet = Packet::new(0, flow, FULL_PACKET as u32, Time::ZERO);
+        if let Some(key) = wire.data(&carried, &packet).flow_key() {
             watcher.recorder.new_flow(flow, &key, Time::ZERO);
         }
         if let Some([syn, answer]) = wire.handshake() {
@@ -205,6 +205,7 @@ fn spec(scenario: &Scenario, flow: &Flow, hop: HopId) -> Result<FlowSpec, weir_s
     };
     Ok(FlowSpec::new(kind, &[hop], rtt)?
         .ecn(flow.ecn)
+        .ends(flow.end_options())
         .start(flow.start + ahead)
         .position(scenario.bottleneck.position)
         .amount(amount))

@@ -8,7 +8,9 @@ use weir_core::{Duration, Ecn, Packet, Random, Rate, Time};
 
 pub use weir_core::FlowId;
 
-use crate::endpoint::{AckFrame, Feedback, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig};
+use crate::endpoint::{
+    AckFrame, EndOptions, Feedback, LARGEST_GSO, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig,
+};
 use crate::hop::HopId;
 
 /// How much a flow sends.
@@ -56,6 +58,7 @@ pub struct FlowSpec {
     pub(crate) loss: f64,
     pub(crate) mark: f64,
     pub(crate) receiver: Option<ReceiverConfig>,
+    pub(crate) ends: EndOptions,
     pub(crate) controller: Option<Box<dyn Controller>>,
 }
 
@@ -104,6 +107,7 @@ impl FlowSpec {
             loss: 0.0,
             mark: 0.0,
             receiver: None,
+            ends: EndOptions::default(),
             controller: None,
         })
     }
@@ -166,6 +170,12 @@ impl FlowSpec {
     #[must_use]
     pub fn receiver(self, receiver: ReceiverConfig) -> Self {
         Self { receiver: Some(receiver), ..self }
+    }
+
+    /// What else differs at its two ends. Datagrams have neither acknowledgements nor super-packets.
+    #[must_use]
+    pub fn ends(self, ends: EndOptions) -> Self {
+        Self { ends, ..self }
     }
 
     /// A controller of one's own in place of the named one.
@@ -232,6 +242,10 @@ pub(crate) struct Flow {
     pub(crate) loss: f64,
     pub(crate) mark: f64,
     pub(crate) header: u32,
+    /// Segments that it hands over as one packet at most.
+    pub(crate) gso: u16,
+    /// When the newest acknowledgement that the sender has was sent.
+    pub(crate) heard: Time,
     pub(crate) random: Random,
     pub(crate) source: Source,
     pub(crate) receiver: Receiver,
@@ -254,7 +268,8 @@ impl Flow {
     pub(crate) fn new(spec: FlowSpec, random: Random) -> Result<Self, SpecError> {
         let behind = spec.rtt.scale(spec.position);
         let before = spec.rtt - behind;
-        let mut setup = Setup { mss: TCP_MSS, initial_window: 10, random: random.clone() };
+        let mut setup =
+            Setup { mss: TCP_MSS, initial_window: spec.ends.initial_window, random: random.clone() };
         let connection = |family, name: &str, mss, header, recovery| -> Result<_, SpecError> {
             setup.mss = mss;
             let choice = Choice { family, ecn: spec.ecn };
@@ -270,9 +285,11 @@ impl Flow {
             let receiver = spec.receiver.unwrap_or(match family {
                 Family::Tcp => ReceiverConfig { feedback, ..ReceiverConfig::default() },
                 Family::Quic => {
-                    ReceiverConfig { feedback, delay: Duration::from_millis(25), quick: 0, every: 2 }
+                    let delay = Duration::from_millis(25);
+                    ReceiverConfig { feedback, delay, quick: 0, ..ReceiverConfig::default() }
                 }
             });
+            let receiver = spec.ends.receiver(receiver);
             let config = SenderConfig {
                 mss,
                 header,
@@ -304,6 +321,8 @@ impl Flow {
             loss: spec.loss,
             mark: spec.mark,
             header,
+            gso: spec.ends.gso.clamp(1, LARGEST_GSO),
+            heard: Time::ZERO,
             random,
             source,
             receiver,

@@ -24,7 +24,7 @@ mod hop;
 mod network;
 mod observer;
 
-pub use endpoint::{Feedback, ReceiverConfig, Recovery, SenderConfig};
+pub use endpoint::{EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, SenderConfig};
 pub use flow::{Amount, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
 pub use hop::{HopId, HopReport, HopSpec};
 pub use network::Network;

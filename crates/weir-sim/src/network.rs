@@ -89,7 +89,10 @@ impl<O: Observer> Network<O> {
     /// If its controller is not known.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, SpecError> {
         let index = self.flows.len() as u32;
-        let flow = Flow::new(spec, self.seed.stream(&format!("flow {index}")))?;
+        let mut flow = Flow::new(spec, self.seed.stream(&format!("flow {index}")))?;
+        if self.observer.watches_headers() {
+            flow.receiver.keep_notes();
+        }
         self.unfinished += u32::from(!flow.is_done());
         self.agenda.add(flow.start.max(self.now), Next::Start(index));
         if let Amount::Time(length) = flow.amount {

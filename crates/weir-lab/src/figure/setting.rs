@@ -51,6 +51,11 @@ impl FlowKind {
             ecn,
             rtt: None,
             rate: None,
+            gso: None,
+            initial_window: None,
+            ack_every: None,
+            ack_delay: None,
+            gro: None,
             count: 1,
         }
     }

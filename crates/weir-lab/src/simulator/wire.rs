@@ -1,6 +1,6 @@
 //! The headers that a simulated packet would have: just enough for the law's parser, which reads frames.
 
-use weir_core::Ecn;
+use weir_core::{Ecn, Packet};
 use weir_law::{ParsedPacket, Start, parse_cut};
 use weir_sim::Carried;
 
@@ -31,10 +31,16 @@ impl Wire {
     }
 
     /// A packet with data, from the server to the client.
-    pub(crate) fn data(&self, carried: &Carried, ecn: Ecn, wire_bytes: u32) -> ParsedPacket {
+    pub(crate) fn data(&self, carried: &Carried, packet: &Packet) -> ParsedPacket {
         // TCP's first byte of data is 1.
         let numbers = (carried.offset as u32).wrapping_add(1);
-        self.frame(true, numbers, 1, ACK, carried.spin, ecn, wire_bytes)
+        self.frame(true, numbers, 1, ACK, carried.spin, packet.ecn, self.frame_bytes(packet))
+    }
+
+    /// Bytes of a packet's frame: a super-packet counts on the wire with the headers of all its segments, but has them once.
+    fn frame_bytes(&self, packet: &Packet) -> u32 {
+        let header = ETHERNET + IPV4 + if self.stack == Stack::Tcp { TCP } else { UDP };
+        packet.wire_bytes - (u32::from(packet.segments) - 1) * header as u32
     }
 
     /// An acknowledgement, from the client to the server.
@@ -105,7 +111,7 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
-    use weir_core::{Ecn, FlowId, Time};
+    use weir_core::{Ecn, FlowId, Packet, Time};
     use weir_law::Kind;
     use weir_sim::Carried;
 
@@ -113,27 +119,23 @@ mod tests {
 
     #[test]
     fn the_parser_reads_what_was_written() {
-        let carried = Carried {
-            flow: FlowId(0),
-            offset: 1448,
-            payload: 1448,
-            sent: Time::ZERO,
-            echoed: Time::ZERO,
-            spin: true,
-        };
+        let carried = Carried { offset: 1448, payload: 1448, spin: true, ..Carried::default() };
+        let full = Packet::new(0, FlowId(0), 1514, Time::ZERO).with_ecn(Ecn::Ect0);
         let tcp = Wire::new(Stack::Tcp, 20_000, 3);
-        let data = tcp.data(&carried, Ecn::Ect0, 1514);
+        let data = tcp.data(&carried, &full);
         assert_eq!((data.kind(), data.ecn()), (Kind::Tcp, Ecn::Ect0));
         assert_eq!(data.tcp().map(|tcp| (tcp.seq, tcp.ack)), Some((1449, 1)));
+        let super_packet = Packet { segments: 45, wire_bytes: 45 * 1514, ..full };
+        assert_eq!(tcp.data(&carried, &super_packet).payload_bytes().0, 45 * 1448);
         let ack = tcp.acknowledgement(&carried);
         assert_eq!(ack.tcp().map(|tcp| (tcp.seq, tcp.ack)), Some((1, 1449)));
         assert_eq!(ack.flow_key(), data.flow_key());
         let [syn, answer] = tcp.handshake().unwrap();
         assert!(syn.tcp().unwrap().syn() && !syn.tcp().unwrap().has_ack());
         assert!(answer.tcp().unwrap().syn() && answer.tcp().unwrap().has_ack());
-        let quic = Wire::new(Stack::Quic, 20_000, 3).data(&carried, Ecn::NotEct, 1494);
+        let quic = Wire::new(Stack::Quic, 20_000, 3).data(&carried, &Packet { wire_bytes: 1494, ..full });
         assert_eq!(quic.kind(), Kind::Quic);
         assert_eq!(quic.quic().and_then(|quic| quic.spin), Some(true));
-        assert_eq!(Wire::new(Stack::Udp, 20_000, 3).data(&carried, Ecn::NotEct, 1514).kind(), Kind::Udp);
+        assert_eq!(Wire::new(Stack::Udp, 20_000, 3).data(&carried, &full).kind(), Kind::Udp);
     }
 }

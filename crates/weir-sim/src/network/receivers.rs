@@ -3,7 +3,7 @@
 use weir_core::{Ecn, FlowId, Packet, Time};
 
 use super::{Network, Next};
-use crate::endpoint::AckFrame;
+use crate::endpoint::{AckFrame, Arriving};
 use crate::flow::{Amount, Source};
 use crate::observer::{Carried, Observer};
 
@@ -13,12 +13,9 @@ impl<O: Observer> Network<O> {
         let index = packet.flow.0;
         let flow = &mut self.flows[index as usize];
         let at = self.now + flow.tail;
-        let bytes = packet.wire_bytes - flow.header;
-        let marked = packet.ecn == Ecn::Ce;
-        if let Source::Datagrams { .. } = flow.source {
-            flow.receiver.packets += 1;
-            flow.receiver.bytes += u64::from(bytes);
-        } else {
+        let payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
+        if let Source::Connection(sender) = &flow.source {
+            let size = sender.mss();
             // An acknowledgement that was due before this packet arrives goes out first.
             if flow.receiver.due() < at {
                 let due = flow.receiver.due();
@@ -26,10 +23,17 @@ impl<O: Observer> Network<O> {
                 self.answer(index, frame);
             }
             let flow = &mut self.flows[index as usize];
-            let data = flow.receiver.read(packet.handle);
+            let arriving = Arriving {
+                data: flow.receiver.read(packet.handle),
+                segments: packet.segments,
+                payload,
+                size,
+                marked: packet.ecn == Ecn::Ce,
+                sent: packet.arrived,
+            };
             let mut frames = [None, None];
             let mut count = 0;
-            flow.receiver.receive(at, data, bytes, marked, |frame| {
+            flow.receiver.receive(at, arriving, |frame| {
                 frames[count] = Some(frame);
                 count += 1;
             });
@@ -42,6 +46,9 @@ impl<O: Observer> Network<O> {
                 flow.receiver_timer = due;
                 self.agenda.add(due, Next::Reply(index));
             }
+        } else {
+            flow.receiver.packets += 1;
+            flow.receiver.bytes += u64::from(payload);
         }
         let flow = &mut self.flows[index as usize];
         if let Amount::Bytes(wanted) = flow.amount
@@ -93,17 +100,21 @@ impl<O: Observer> Network<O> {
         if let Some(next) = flow.returning.front() {
             self.agenda.add(next.at, Next::Return(index));
         }
-        let mss = match &flow.source {
-            Source::Connection(sender) => u64::from(sender.mss()),
-            Source::Datagrams { .. } => 0,
-        };
+        let Source::Connection(sender) = &flow.source else { return };
+        let note = flow.receiver.note(frame.index);
         let carried = Carried {
             flow: FlowId(index),
-            offset: frame.next * mss,
+            offset: sender.writes.offset(frame.next),
             payload: 0,
             sent: self.now - flow.back,
-            echoed: Time::ZERO,
+            echoed: note.echoed,
             spin: frame.spin,
+            reduced: false,
+            echo: frame.echo,
+            marks: frame.ce,
+            blocks: note.blocks.map(|(from, to)| {
+                if from < to { (sender.writes.offset(from), sender.writes.offset(to)) } else { (0, 0) }
+            }),
         };
         frame.at += flow.around;
         if flow.acks.is_empty() {

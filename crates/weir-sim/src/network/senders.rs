@@ -3,6 +3,7 @@
 use weir_core::{Ecn, FlowId, Packet, Time};
 
 use super::{Network, Next};
+use crate::endpoint::Burst;
 use crate::flow::{Amount, Flow, SAMPLE_INTERVAL, Sample, Source};
 use crate::observer::{Carried, Observer};
 
@@ -13,7 +14,7 @@ impl<O: Observer> Network<O> {
         flow.report.started = Some(now);
         match &mut flow.source {
             Source::Connection(sender) => {
-                sender.write(match flow.amount {
+                sender.writes.write(match flow.amount {
                     Amount::Bytes(bytes) => Some(bytes),
                     Amount::Endless | Amount::Time(_) => None,
                 });
@@ -63,15 +64,19 @@ impl<O: Observer> Network<O> {
     /// Sends what the flow may send now, and sets its timers.
     pub(super) fn send(&mut self, index: u32) {
         let now = self.now;
+        let mut held = None;
         loop {
             let flow = &mut self.flows[index as usize];
             let Source::Connection(sender) = &mut flow.source else { return };
-            let Some(out) = sender.poll(now) else { break };
-            let packet = Packet {
-                handle: out.data.pack(),
-                ..Packet::new(self.next_id, FlowId(index), out.wire_bytes, now).with_ecn(out.ecn)
-            };
-            self.emit(index, packet, now);
+            let Some(out) = held.take().or_else(|| sender.poll(now)) else { break };
+            let mut burst = Burst::new(out);
+            while burst.segments() < flow.gso && held.is_none() {
+                let Some(next) = sender.poll(now) else { break };
+                if !burst.take(&next) {
+                    held = Some(next);
+                }
+            }
+            self.emit(index, burst.packet(self.next_id, FlowId(index), now), now);
         }
         let flow = &mut self.flows[index as usize];
         let Source::Connection(sender) = &mut flow.source else { return };
@@ -92,7 +97,7 @@ impl<O: Observer> Network<O> {
     fn emit(&mut self, index: u32, mut packet: Packet, sent: Time) {
         self.next_id += 1;
         let flow = &mut self.flows[index as usize];
-        flow.report.sent += 1;
+        flow.report.sent += u64::from(packet.segments);
         if flow.loss > 0.0 && flow.random.unit() < flow.loss {
             return;
         }
@@ -103,17 +108,19 @@ impl<O: Observer> Network<O> {
         let hop = flow.path[0];
         if self.watches_return {
             let data = flow.receiver.read(packet.handle);
-            let mss = u64::from(match &flow.source {
-                Source::Connection(sender) => sender.mss(),
-                Source::Datagrams { .. } => packet.wire_bytes - flow.header,
-            });
+            let payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
             let carried = Carried {
                 flow: packet.flow,
-                offset: data.sequence * mss,
-                payload: packet.wire_bytes - flow.header,
+                offset: match &flow.source {
+                    Source::Connection(sender) => sender.writes.offset(data.sequence),
+                    Source::Datagrams { .. } => data.sequence * u64::from(payload),
+                },
+                payload,
                 sent,
-                echoed: Time::ZERO,
+                echoed: flow.heard,
                 spin: data.spin,
+                reduced: data.reduced,
+                ..Carried::default()
             };
             self.observer.arriving(hop, &mut packet, &carried);
         }
@@ -128,6 +135,8 @@ impl<O: Observer> Network<O> {
         }
         if let Source::Connection(sender) = &mut flow.source {
             sender.acknowledge(self.now, &frame);
+            // By the clock of the receiver when it sent this.
+            flow.heard = self.now - (flow.back + flow.around);
         }
         self.sample(index);
         self.send(index);
