@@ -9,13 +9,16 @@
 mod links;
 mod receivers;
 mod senders;
+mod workloads;
 
-use weir_core::{FlowId, Seed, Time};
+use weir_cc::EcnUse;
+use weir_core::{FlowId, Random, Seed, Time};
 
 use crate::engine::Agenda;
 use crate::flow::{Amount, Flow, FlowReport, FlowSpec, Source, SpecError};
 use crate::hop::{Hop, HopId, HopReport, HopSpec};
-use crate::observer::Observer;
+use crate::observer::{Observer, Opening};
+use crate::workload::{Workload, WorkloadId};
 
 #[derive(Clone, Copy, Debug)]
 enum Next {
@@ -32,6 +35,14 @@ enum Next {
     Ack(u32),
     /// A flow of datagrams sends.
     Datagram(u32),
+    /// Somebody comes with a request.
+    Arrive(u32),
+    /// The user of a connection asks for something, or its source begins to send.
+    Ask(u32),
+    /// The sender of a connection has a request.
+    Serve(u32),
+    /// The source of a connection falls silent.
+    Off(u32),
     /// A link has sent its packet.
     Depart(u32),
     /// The discipline of a link may let a packet go.
@@ -45,10 +56,11 @@ pub struct Network<O> {
     agenda: Agenda<Next>,
     hops: Vec<Hop>,
     flows: Vec<Flow>,
+    workloads: Vec<Workload>,
     observer: O,
     watches_return: bool,
     next_id: u64,
-    /// Limited flows that are not done.
+    /// Limited flows and workloads that are not done.
     unfinished: u32,
     events: u64,
 }
@@ -62,6 +74,7 @@ impl<O: Observer> Network<O> {
             agenda: Agenda::new(),
             hops: Vec::new(),
             flows: Vec::new(),
+            workloads: Vec::new(),
             watches_return: observer.watches_return(),
             observer,
             next_id: 0,
@@ -88,18 +101,40 @@ impl<O: Observer> Network<O> {
     ///
     /// If its controller is not known.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, SpecError> {
-        let index = self.flows.len() as u32;
-        let mut flow = Flow::new(spec, self.seed.stream(&format!("flow {index}")))?;
+        let own = self.seed.stream(&format!("flow {}", self.flows.len()));
+        let index = self.insert(spec, own)?;
+        let flow = &self.flows[index as usize];
+        let start = flow.start.max(self.now);
+        self.unfinished += u32::from(!flow.is_done());
+        self.agenda.add(start, Next::Start(index));
+        if let Amount::Time(length) = flow.amount {
+            self.agenda.add(start + length, Next::Stop(index));
+        }
+        self.open(index, start);
+        Ok(FlowId(index))
+    }
+
+    /// Makes a flow whose draws come from `own`; nothing is to happen to it yet.
+    fn insert(&mut self, spec: FlowSpec, own: Random) -> Result<u32, SpecError> {
+        let mut flow = Flow::new(spec, own)?;
         if self.observer.watches_headers() {
             flow.receiver.keep_notes();
         }
-        self.unfinished += u32::from(!flow.is_done());
-        self.agenda.add(flow.start.max(self.now), Next::Start(index));
-        if let Amount::Time(length) = flow.amount {
-            self.agenda.add(flow.start.max(self.now) + length, Next::Stop(index));
-        }
         self.flows.push(flow);
-        Ok(FlowId(index))
+        Ok(self.flows.len() as u32 - 1)
+    }
+
+    /// Tells that a flow's connection opens, whose first data will be at its link at `data`.
+    fn open(&mut self, index: u32, data: Time) {
+        let flow = &self.flows[index as usize];
+        let (ecn, offset) = match &flow.source {
+            Source::Connection(sender) => (sender.controller.ecn(), sender.offset()),
+            Source::Datagrams { .. } => (EcnUse::Off, 0),
+        };
+        let workload = flow.task.as_ref().map(|task| WorkloadId(task.workload));
+        let (flow, around, behind) = (FlowId(index), flow.around, flow.tail + flow.back);
+        let now = self.now;
+        self.observer.opening(&Opening { flow, workload, now, data, around, behind, ecn, offset });
     }
 
     /// What a flow has done so far.
@@ -140,7 +175,7 @@ impl<O: Observer> Network<O> {
         self.events
     }
 
-    /// Whether all limited flows have done what they were to do.
+    /// Whether all limited flows and workloads have done what they were to do.
     pub const fn is_done(&self) -> bool {
         self.unfinished == 0
     }
@@ -153,7 +188,7 @@ impl<O: Observer> Network<O> {
         self.now = self.now.max(end);
     }
 
-    /// The same, but no longer than until all limited flows are done. Tells whether they are.
+    /// The same, but no longer than until all limited flows and workloads are done. Tells whether they are.
     pub fn run_until_done(&mut self, latest: Time) -> bool {
         while !self.is_done() && self.agenda.next().is_some_and(|next| next <= latest) {
             self.step();
@@ -188,6 +223,10 @@ impl<O: Observer> Network<O> {
             Next::Reply(flow) => self.reply(flow),
             Next::Return(flow) => self.pass_back(flow),
             Next::Datagram(flow) => self.datagram(flow),
+            Next::Arrive(workload) => self.arrive(workload),
+            Next::Ask(flow) => self.ask(flow),
+            Next::Serve(flow) => self.serve(flow),
+            Next::Off(flow) => self.off(flow),
             Next::Start(flow) => self.start(flow),
             Next::Stop(flow) => self.stop(flow),
         }

@@ -66,8 +66,10 @@ impl Flow {
 impl Scenario {
     /// What only world `sim` can do of what is asked for: the key and its place.
     pub(crate) fn needs_simulator(&self) -> Option<String> {
-        self.flows
-            .iter()
-            .find_map(|flow| flow.given_ends().next().map(|key| format!("flow '{}': {key}", flow.label())))
+        let of_flow =
+            |flow: &Flow| flow.given_ends().next().map(|key| format!("flow '{}': {key}", flow.label()));
+        let workload = || self.workloads.first().map(|first| format!("workload '{}'", first.label()));
+        let trace = || self.measure.trace.then(|| "measure.trace".to_owned());
+        self.flows.iter().find_map(of_flow).or_else(workload).or_else(trace)
     }
 }
