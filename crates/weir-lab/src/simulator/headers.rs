@@ -62,7 +62,7 @@ impl From<EcnUse> for TcpEcn {
 /// A count of marks in the bits of accurate ECN.
 fn count(marks: u64) -> u16 {
     let count = (FIRST_COUNT + marks) as u16 & 7;
-    (count & 1) * ECE | (count >> 1 & 1) * CWR | (count >> 2) * AE
+    ((count & 1) * ECE) + ((count >> 1 & 1) * CWR) + ((count >> 2) * AE)
 }
 
 /// What stands in a TCP header beside ports.
