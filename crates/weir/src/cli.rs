@@ -163,6 +163,9 @@ pub(crate) struct RunArgs {
     /// Write the packets' headers to packets.pcapng, whatever the scenario says.
     #[arg(long)]
     pub(crate) pcap: bool,
+    /// Write what happens to each packet to packets.tr, whatever the scenario says (world sim).
+    #[arg(long)]
+    pub(crate) trace: bool,
     /// How packets are read and written.
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     pub(crate) io: Io,
