@@ -140,6 +140,10 @@ impl<O: Observer> Network<O> {
         }
         self.sample(index);
         self.send(index);
+        let flow = &mut self.flows[index as usize];
+        if flow.report.finished.is_some() && flow.acks.is_empty() {
+            flow.fit();
+        }
     }
 
     pub(super) fn timer(&mut self, index: u32) {
