@@ -77,6 +77,9 @@ pub struct LiveConfig {
     pub candidate_reverse_idle: Duration,
     /// The secret of the hash function: eleven random words.
     pub seed: [u64; SEED_WORDS],
+    /// Number of the present law among those of the table's life, modulo 256: what an entry that was kept by another law
+    /// has counted is forgotten.
+    pub law: u8,
 }
 
 impl LiveConfig {
@@ -93,7 +96,15 @@ impl LiveConfig {
             candidate_idle: Duration::from_secs(5),
             candidate_reverse_idle: Duration::from_secs(30),
             seed: open_seed(0),
+            law: 0,
         }
+    }
+
+    /// The same table for another law: flows, verdicts and votes stay, cycles begin anew with each flow's next packet.
+    #[must_use]
+    pub fn under(&self, params: &Params) -> Self {
+        let Self { admit_bytes, .. } = Self::new(params, self.flows);
+        Self { admit_bytes, law: self.law.wrapping_add(1), ..*self }
     }
 
     /// Buckets of the table; as many lines are there for flows that wait for an entry.
@@ -124,7 +135,7 @@ impl LiveConfig {
             linger: ticks(self.linger),
             candidate_idle: ticks(self.candidate_idle),
             candidate_reverse_idle: ticks(self.candidate_reverse_idle),
-            reserved: 0,
+            law: self.law.into(),
         }
     }
 
@@ -139,9 +150,12 @@ impl LiveConfig {
     /// From the same bytes, with times as the table keeps them; `None` if there are not [`C_BYTES`](Self::C_BYTES) of
     /// them.
     pub fn from_c_bytes(bytes: &[u8]) -> Option<Self> {
-        let raw: TableParams = ffi::from_bytes(bytes)?;
+        ffi::from_bytes(bytes).map(|raw| Self::from_raw(&raw))
+    }
+
+    fn from_raw(raw: &TableParams) -> Self {
         let time = |ticks: u32| Duration::from_nanos(u64::from(ticks) << TICK_SHIFT);
-        Some(Self {
+        Self {
             flows: raw.bucket_mask.saturating_add(1).saturating_mul(WAYS as u32),
             admit_bytes: raw.admit_bytes,
             admit_reverse: raw.admit_reverse != 0,
@@ -151,7 +165,8 @@ impl LiveConfig {
             candidate_idle: time(raw.candidate_idle),
             candidate_reverse_idle: time(raw.candidate_reverse_idle),
             seed: raw.seed,
-        })
+            law: raw.law as u8,
+        }
     }
 }
 
@@ -334,23 +349,26 @@ pub fn version_of(bucket: &[u8]) -> Option<u32> {
     ffi::from_bytes(bucket).map(|bucket: Bucket| bucket.version)
 }
 
-/// The flows of one bucket as the kernel has it in memory; none if it is not as long as a bucket.
-pub fn flows_of(bucket: &[u8], params: &Params) -> Vec<LiveFlow> {
-    ffi::from_bytes(bucket).map_or_else(Vec::new, |bucket| entries(&bucket, &params.to_raw()).collect())
+/// The flows of one bucket as the kernel has it in memory, whose present law is number `law` ([`LiveConfig::law`]); none if
+/// it is not as long as a bucket.
+pub fn flows_of(bucket: &[u8], params: &Params, law: u8) -> Vec<LiveFlow> {
+    ffi::from_bytes(bucket).map_or_else(Vec::new, |bucket| entries(&bucket, &params.to_raw(), law).collect())
 }
 
-fn entries<'a>(bucket: &'a Bucket, law: &'a ffi::Params) -> impl Iterator<Item = LiveFlow> + 'a {
-    (0..WAYS).filter(|way| bucket.tag[*way] != 0).map(|way| view(bucket, way, law))
+fn entries<'a>(bucket: &'a Bucket, params: &'a ffi::Params, law: u8) -> impl Iterator<Item = LiveFlow> + 'a {
+    (0..WAYS).filter(|way| bucket.tag[*way] != 0).map(move |way| view(bucket, way, params, law))
 }
 
-fn view(bucket: &Bucket, way: usize, law: &ffi::Params) -> LiveFlow {
+fn view(bucket: &Bucket, way: usize, params: &ffi::Params, law: u8) -> LiveFlow {
     let (entry, flags) = (&bucket.way[way], bucket.flags[way]);
-    let (key, raw) = (&entry.key, &entry.flow);
+    let (key, raw) = (&entry.key, &mut entry.flow.clone());
+    // What another law has counted would be misread.
+    live_ffi::take_over(raw, law);
     // Before the first packet that tells, there is only the protocol.
     let quic = raw.kind == QUIC || raw.kind == 0 && key.protocol == UDP_PROTOCOL;
     let (low, high) = (endpoint(key.low, key.low_port), endpoint(key.high, key.high_port));
     let (source, destination) = if flags & ASCENDING != 0 { (low, high) } else { (high, low) };
-    let counted = |kind| [0, 1, 2].map(|age| ffi::counted(law, raw, kind, age));
+    let counted = |kind| [0, 1, 2].map(|age| ffi::counted(params, raw, kind, age));
     LiveFlow {
         // The key itself has no protocol where the law does not tell them apart.
         key: FlowKey { protocol: if quic { UDP_PROTOCOL } else { TCP_PROTOCOL }, ..FlowKey::from_raw(key) },
@@ -358,7 +376,7 @@ fn view(bucket: &Bucket, way: usize, law: &ffi::Params) -> LiveFlow {
         destination,
         transport: if quic { Transport::Quic } else { Transport::Tcp },
         class: Class { loss: Verdict::from_raw(raw.verdict[0]), ecn: Verdict::from_raw(raw.verdict[1]) },
-        choice: choice_from_raw(ffi::choice(law, raw) as u8),
+        choice: choice_from_raw(ffi::choice(params, raw) as u8),
         cycle: CycleId(raw.cycle),
         cycles: raw.cycle.wrapping_sub(raw.first_cycle),
         rtt: (raw.last_rtt != 0).then(|| Duration::from_nanos(raw.last_rtt.into())),
@@ -455,6 +473,12 @@ impl LiveTable {
         &self.params
     }
 
+    /// Goes on with another law, as [`LiveConfig::under`] says.
+    pub fn change_law(&mut self, params: Params) {
+        let config = LiveConfig::from_raw(&self.table).under(&params);
+        (self.params, self.law, self.table) = (params, params.to_raw(), config.raw());
+    }
+
     /// Runs a packet of `wire_bytes` bytes: forward before it is queued, or reverse. Forward packets of unknown flows and
     /// of no flow go to the standard queue.
     pub fn arrival(
@@ -530,7 +554,7 @@ impl LiveTable {
 
     /// The flows that have an entry, in no particular order.
     pub fn flows(&self) -> impl Iterator<Item = LiveFlow> + '_ {
-        self.buckets.iter().flat_map(|bucket| entries(bucket, &self.law))
+        self.buckets.iter().flat_map(|bucket| entries(bucket, &self.law, self.table.law as u8))
     }
 
     /// The flow of a packet, if it has an entry.
@@ -538,7 +562,7 @@ impl LiveTable {
         let (key, _) = ffi::key(packet.raw(), self.params.key_has_protocol);
         let hash = live_ffi::hash(&self.table, &key);
         let bucket = &self.buckets[live_ffi::bucket_of(&self.table, hash)];
-        live_ffi::way_of(bucket, &key, hash).map(|way| view(bucket, way, &self.law))
+        live_ffi::way_of(bucket, &key, hash).map(|way| view(bucket, way, &self.law, self.table.law as u8))
     }
 
     /// Entries that are taken, idle ones included.
