@@ -265,7 +265,8 @@ impl Scenario {
         flows
     }
 
-    fn check(&self) -> Result<(), (String, String)> {
+    /// Finds what makes no sense: its key, and the remedy.
+    pub(crate) fn check(&self) -> Result<(), (String, String)> {
         let fail = |key: &str, message: String| Err((key.to_owned(), message));
         let bottleneck = &self.bottleneck;
         if bottleneck.rate.bits_per_sec() < 1_000 {
@@ -343,7 +344,8 @@ impl Flow {
         }
     }
 
-    fn label(&self) -> String {
+    /// Its name, or the one that it gets.
+    pub(crate) fn label(&self) -> String {
         if self.name.is_empty() { self.default_name() } else { self.name.clone() }
     }
 
@@ -401,7 +403,7 @@ impl Flow {
 }
 
 /// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
-fn with_nearest_key(message: &str) -> String {
+pub(crate) fn with_nearest_key(message: &str) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let is_unknown = message.contains("unknown field") || message.contains("unknown variant");
     let Some((unknown, known)) = quoted.split_first().filter(|_| is_unknown) else {

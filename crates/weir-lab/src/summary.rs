@@ -24,7 +24,7 @@ pub fn text(results: &[(&str, &RunResult)]) -> String {
     parts.join("\n\n")
 }
 
-fn table(header: &[&str]) -> Table {
+pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(header.to_vec());

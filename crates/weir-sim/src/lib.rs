@@ -23,9 +23,11 @@ mod flow;
 mod hop;
 mod network;
 mod observer;
+pub mod share;
 
 pub use endpoint::{Feedback, ReceiverConfig, Recovery, SenderConfig};
 pub use flow::{Amount, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
 pub use hop::{HopId, HopReport, HopSpec};
 pub use network::Network;
 pub use observer::{Carried, Observer};
+pub use share::{Share, ShareError, Shared};

@@ -86,8 +86,8 @@ fn run_one(
 ) -> anyhow::Result<RunResult> {
     let progress = talk::Progress::new(&scenario.name);
     let options = RunOptions {
-        world: args.world.into(),
-        kernel: args.kernel.clone(),
+        world: args.place.world.into(),
+        kernel: args.place.kernel.clone(),
         run: args.run,
         io: match args.io {
             Io::Auto => IoKind::Auto,

@@ -9,6 +9,7 @@ mod counters;
 mod delays;
 mod health;
 mod law;
+mod leaf;
 mod measure;
 mod packets;
 mod schedule;

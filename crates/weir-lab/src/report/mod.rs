@@ -5,6 +5,7 @@
 //! colours.
 
 mod charts;
+mod clouds;
 mod figure;
 mod palette;
 mod plot;
@@ -15,6 +16,7 @@ mod timeline;
 
 use std::fmt::Write;
 
+pub use clouds::{Cloud, Point, clouds};
 pub use figure::{StripColumn, StripPanel, heat_table, strip_plot};
 
 use crate::result::RunResult;
