@@ -47,7 +47,7 @@ pub(crate) struct SentPackets {
 impl From<u64> for SentPackets {
     /// None so far, and the next has this number.
     fn from(first: u64) -> Self {
-        Self { line: VecDeque::new(), first }
+        Self { slots: Vec::new(), first, end: first }
     }
 }
 
