@@ -12,6 +12,7 @@ pub mod result;
 pub mod run;
 pub mod scenario;
 pub mod summary;
+pub mod sweep;
 pub mod traffic;
 pub mod vm;
 
@@ -23,3 +24,4 @@ mod kernel_world;
 mod link_thread;
 mod record;
 mod simulator;
+mod toml_place;

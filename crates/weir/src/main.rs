@@ -10,6 +10,7 @@ mod generate;
 mod reload;
 mod run;
 mod show;
+mod sweep;
 mod talk;
 mod top;
 mod up;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => reload::run(args),
         Command::Figure(FigureCommand::List { json }) => figure::list(*json),
         Command::Figure(FigureCommand::Run(args)) => figure::run(args),
+        Command::Sweep(args) => sweep::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Show(args) => show::run(args),
         Command::Top(args) => top::run(args),
