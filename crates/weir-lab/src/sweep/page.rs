@@ -8,6 +8,8 @@ use super::summary::{FLOWS, Spread, Summary, flow_names};
 use super::{Sweep, SweepResult};
 use crate::report::{self, MOST_LINES, Positions, SpreadLine, SpreadPoint, escape};
 
+const MBIT: &str = "Mbit/s";
+
 /// Settings that are drawn; more are for a tool that reads the table.
 const SETTINGS: usize = 24;
 
@@ -75,14 +77,10 @@ fn measures(summaries: &[Summary]) -> Vec<Measure> {
     if names.len() <= FLOWS {
         for (index, name) in names.iter().enumerate() {
             let of = move |summary: &Summary| scaled(summary.flows.get(index)?.goodput_bps, 1e-6);
-            add(format!("Goodput of {name}"), "Mbit/s", Box::new(of));
+            add(format!("Goodput of {name}"), MBIT, Box::new(of));
         }
     } else {
-        add(
-            "Goodput of all flows".to_owned(),
-            "Mbit/s",
-            Box::new(|summary| scaled(summary.goodput_bps, 1e-6)),
-        );
+        add("Goodput of all flows".to_owned(), MBIT, Box::new(|summary| scaled(summary.goodput_bps, 1e-6)));
         add("Jain\u{2019}s index".to_owned(), "1: all equal", Box::new(|summary| summary.jain_index));
     }
     add("Queue delay, mean".to_owned(), "ms", Box::new(|summary| summary.queue_delay_mean_ms));
@@ -112,13 +110,13 @@ fn charts(sweep: &Sweep, summaries: &[Summary]) -> String {
         settings.entry(summary.places.get(2..).unwrap_or_default()).or_default().push(summary);
     }
     let measures = measures(summaries);
-    let most: Vec<f64> = measures
-        .iter()
-        .map(|measure| {
-            let spreads = summaries.iter().filter_map(|summary| (measure.value)(summary));
-            spreads.map(|spread| spread.mean + spread.deviation).fold(0.0, f64::max)
-        })
-        .collect();
+    // Goodputs share their axis, so that flows can be compared.
+    let most = |unit: &str, name: &str| {
+        let shared = measures.iter().filter(|other| other.name == name || unit == MBIT && other.unit == unit);
+        let spreads = shared.flat_map(|other| summaries.iter().filter_map(|summary| (other.value)(summary)));
+        spreads.map(|spread| spread.mean + spread.deviation).fold(0.0, f64::max)
+    };
+    let most: Vec<f64> = measures.iter().map(|measure| most(measure.unit, &measure.name)).collect();
     let mut out = String::new();
     for (rest, of) in settings.iter().take(SETTINGS) {
         let named = axes
