@@ -160,23 +160,24 @@ fn head(sweep: &Sweep, cell: usize) -> Vec<Datum> {
     head
 }
 
-/// The rows of a cell that was measured, one for each flow.
-pub(super) fn measured<'a>(
-    sweep: &Sweep,
-    cell: usize,
-    measured: &'a Measured,
-) -> impl Iterator<Item = Vec<Datum>> + use<'a> {
+/// The rows of a cell that was measured: one for each flow, or one of the link alone if there is no flow.
+pub(super) fn measured(sweep: &Sweep, cell: usize, measured: &Measured) -> Vec<Vec<Datum>> {
     let head = head(sweep, cell);
-    measured.flows.iter().zip(&measured.of).map(move |(flow, index)| {
+    let row = |flow: Option<(&FlowResult, &usize)>| {
         let mut row = head.clone();
-        row.push(count(*index as u64));
-        row.extend(FLOW.iter().map(|measure| measure.3(flow)));
+        row.push(flow.map_or(Datum::Missing, |(_, index)| count(*index as u64)));
+        row.extend(FLOW.iter().map(|measure| flow.map_or(Datum::Missing, |(flow, _)| measure.3(flow))));
         row.extend(LINK.iter().map(|measure| measure.3(&measured.link)));
         let warnings = &measured.warnings;
         row.push(if warnings.is_empty() { Datum::Missing } else { Datum::Text(warnings.join("; ")) });
-        row.push(flow.error.clone().map_or(Datum::Missing, Datum::Text));
+        let error = flow.and_then(|(flow, _)| flow.error.clone());
+        row.push(error.map_or(Datum::Missing, Datum::Text));
         row
-    })
+    };
+    if measured.flows.is_empty() {
+        return vec![row(None)];
+    }
+    measured.flows.iter().zip(&measured.of).map(|flow| row(Some(flow))).collect()
 }
 
 /// The row of a cell that failed: nothing is measured, of no flow.

@@ -113,7 +113,8 @@ fn charts(sweep: &Sweep, summaries: &[Summary]) -> String {
     // Goodputs share their axis, so that flows can be compared.
     let most = |unit: &str, name: &str| {
         let shared = measures.iter().filter(|other| other.name == name || unit == MBIT && other.unit == unit);
-        let spreads = shared.flat_map(|other| summaries.iter().filter_map(|summary| (other.value)(summary)));
+        let spreads =
+            shared.flat_map(|other| summaries.iter().filter_map(move |summary| (other.value)(summary)));
         spreads.map(|spread| spread.mean + spread.deviation).fold(0.0, f64::max)
     };
     let most: Vec<f64> = measures.iter().map(|measure| most(measure.unit, &measure.name)).collect();

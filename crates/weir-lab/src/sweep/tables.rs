@@ -37,7 +37,7 @@ pub(super) fn write(
             Some(Outcome::Measured(measured)) => {
                 doubtful += usize::from(!measured.warnings.is_empty());
                 books.measured(&measured);
-                columns::measured(sweep, cell, &measured).collect()
+                columns::measured(sweep, cell, &measured)
             }
             Some(Outcome::Failed(error)) => {
                 books.failed();

@@ -39,6 +39,22 @@ impl Data {
     }
 }
 
+/// A packet at the receiver: one segment, or several in a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arriving {
+    /// The numbers of the first segment.
+    pub(crate) data: Data,
+    pub(crate) segments: u16,
+    /// Payload bytes of all segments.
+    pub(crate) payload: u32,
+    /// Payload bytes of a full segment; only the last may be shorter.
+    pub(crate) size: u32,
+    /// CE, on all segments.
+    pub(crate) marked: bool,
+    /// When it was sent.
+    pub(crate) sent: Time,
+}
+
 const fn mask(bits: u32) -> u64 {
     (1 << bits) - 1
 }

@@ -19,6 +19,7 @@ use super::frame::{AckFrame, Data};
 use super::receiver::Feedback;
 use super::rtt::Rtt;
 use super::sent::{Fate, SentPacket, SentPackets};
+use super::writes::Writes;
 
 /// How losses are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -67,10 +68,7 @@ pub(crate) struct Outgoing {
 pub(crate) struct Sender {
     config: SenderConfig,
     pub(crate) controller: Box<dyn Controller>,
-    /// Packets of the stream that exist so far: the end of the data, or of what the application has written.
-    pub(crate) written: u64,
-    /// Payload bytes of the last of them.
-    last_bytes: u32,
+    pub(crate) writes: Writes,
     next: u64,
     una: u64,
     again: VecDeque<u64>,
@@ -107,8 +105,7 @@ impl Sender {
         Self {
             config,
             controller,
-            written: 0,
-            last_bytes: config.mss,
+            writes: Writes::new(config.mss),
             next: 0,
             una: 0,
             again: VecDeque::new(),
@@ -138,31 +135,39 @@ impl Sender {
         }
     }
 
+    /// A new connection on the same ports, once the old one is [done](Self::is_done): numbers and totals count on, all else
+    /// begins anew.
+    pub(crate) fn reopen(&mut self, controller: Box<dyn Controller>) {
+        let end = self.sent.end();
+        let old = std::mem::replace(self, Self::new(self.config, controller));
+        self.writes = old.writes;
+        self.sent = SentPackets::from(end);
+        (self.next, self.una) = (old.next, old.next);
+        (self.limited_until, self.app_limited_until) = (end, end);
+        (self.delivered, self.delivered_bytes, self.delivered_ce) =
+            (old.delivered, old.delivered_bytes, old.delivered_ce);
+        (self.lost, self.echoes, self.ce_seen, self.ack_index) =
+            (old.lost, old.echoes, old.ce_seen, old.ack_index);
+    }
+
+    /// Whether all that was written has been acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        self.una >= self.writes.end()
+    }
+
     /// Payload bytes of a full packet.
     pub(crate) fn mss(&self) -> u32 {
         self.config.mss
     }
 
-    /// The application writes `bytes` more and will not write less than a full packet before they are all; `None` for ever.
-    pub(crate) fn write(&mut self, bytes: Option<u64>) {
-        match bytes {
-            None => self.written = u64::MAX / 2,
-            Some(bytes) => {
-                let mss = u64::from(self.config.mss);
-                self.written += bytes.div_ceil(mss);
-                let rest = bytes % mss;
-                self.last_bytes = if rest == 0 { self.config.mss } else { rest as u32 };
-            }
-        }
+    /// Bytes of the stream that were sent.
+    pub(crate) fn offset(&self) -> u64 {
+        self.writes.offset(self.next)
     }
 
     /// The application has no more to write: what was not sent yet is not sent.
     pub(crate) fn stop(&mut self) {
-        self.written = self.written.min(self.next);
-    }
-
-    fn length(&self, sequence: u64) -> u32 {
-        if sequence + 1 == self.written { self.last_bytes } else { self.config.mss }
+        self.writes.stop(self.next);
     }
 
     /// The next packet to send now, if there is one and it may go.
@@ -172,7 +177,7 @@ impl Sender {
         }
         let (sequence, again) = match self.again.front() {
             Some(sequence) => (*sequence, true),
-            None if self.next < self.written => (self.next, false),
+            None if self.next < self.writes.end() => (self.next, false),
             None => {
                 // Nothing to send: rates measured from now on are the application's.
                 if self.in_flight + u64::from(self.config.mss) <= self.controller.window() {
@@ -181,7 +186,7 @@ impl Sender {
                 return self.probe_old(now);
             }
         };
-        let bytes = self.length(sequence);
+        let bytes = self.writes.length(sequence);
         if self.must_probe == 0 {
             if self.in_flight + u64::from(bytes) > self.controller.window() {
                 self.limited_until = self.sent.end();
@@ -281,7 +286,7 @@ impl Sender {
 
     /// When [`poll`](Self::poll) is worth another try for pacing's sake, if nothing else happens.
     pub(crate) fn paced_until(&self, now: Time) -> Option<Time> {
-        let waits = self.next < self.written || !self.again.is_empty();
+        let waits = self.next < self.writes.end() || !self.again.is_empty();
         (waits
             && self.next_send > now
             && self.burst_left < u64::from(self.config.mss)
@@ -324,6 +329,7 @@ impl Sender {
             }
         }
         self.una = self.una.max(frame.next);
+        self.writes.acknowledged(self.una);
         self.spin = frame.spin;
         self.delivered += u64::from(ack.delivered.packets);
         self.delivered_bytes += ack.delivered.bytes;
@@ -388,7 +394,7 @@ impl Sender {
         ack.next = self.next;
         ack.total_delivered = self.delivered;
         ack.total_lost = self.lost;
-        ack.app_limited = self.next >= self.written && self.again.is_empty();
+        ack.app_limited = self.next >= self.writes.end() && self.again.is_empty();
         self.controller.on_ack(&ack);
         let keep = self.rtt.smoothed;
         // What was declared lost long ago will not come any more.
