@@ -72,7 +72,7 @@ pub(crate) enum Command {
     )]
     Figure(FigureCommand),
 
-    /// Run a scenario with ranges of values for its keys, on all cores, and make one table of it.
+    /// Run a scenario with ranges of values for its keys, on all cores, into one table.
     #[command(after_help = "Examples:
   weir sweep examples/sweeps/coexistence.toml --out results/coexistence
       runs every combination; sweep.csv and sweep.parquet have a row per run and flow, sweep.html the plots

@@ -104,7 +104,7 @@ fn one_job_and_two_write_the_same_bytes() {
 #[test]
 fn a_sweep_that_is_killed_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let path = write(folder.path(), &SWEEP.replace("DURATION", "3s"));
+    let path = write(folder.path(), &SWEEP.replace("DURATION", "30s"));
     let (out, whole) = (folder.path().join("killed"), folder.path().join("whole"));
     let mut running = weir(&["sweep", text(&path), "--out", text(&out), "--jobs", "2"])
         .stdout(Stdio::null())
@@ -142,7 +142,7 @@ fn a_sweep_that_is_killed_goes_on_where_it_was() {
 #[test]
 fn an_interrupt_keeps_what_has_ended_and_says_how_to_go_on() {
     let folder = tempfile::tempdir().unwrap();
-    let path = write(folder.path(), &SWEEP.replace("DURATION", "3s"));
+    let path = write(folder.path(), &SWEEP.replace("DURATION", "60s"));
     let out = folder.path().join("out");
     let running = weir(&["sweep", text(&path), "--out", text(&out), "--jobs", "1", "--json"])
         .stdout(Stdio::piped())
