@@ -278,10 +278,10 @@ impl Scenario {
     /// What a key of a flow or workload is of, and what follows.
     fn named<'k>(&self, key: &'k str) -> Option<(&'k str, usize, String, String)> {
         let mut steps = key.splitn(3, '.');
-        let (kind, index) = (steps.next()?, steps.next()?.parse().ok()?);
+        let (kind, index) = (steps.next()?, steps.next()?.parse::<usize>().ok()?);
         let label = match kind {
             "flow" => self.flows.get(index)?.label(),
-            _ => self.workloads.get(index)?.label(),
+            _ => self.workloads.get(index)?.label().to_owned(),
         };
         Some((kind, index, label, steps.next().map_or_else(String::new, |key| format!(": {key}"))))
     }
