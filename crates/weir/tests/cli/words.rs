@@ -22,6 +22,7 @@ const COMMANDS: &[&str] = &[
     "bench",
     "bench link",
     "bench law",
+    "bench sim",
     "completions",
     "man",
     "vm",
