@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use serde::Serialize;
 use weir_core::Duration;
-use weir_lab::bench::{Bench, Line, law, link};
+use weir_lab::bench::{Bench, Line, law, link, sim};
 
 use crate::cli::{BenchArgs, BenchCommand};
 use crate::talk;
@@ -16,6 +16,7 @@ pub(crate) fn run(command: &BenchCommand) -> anyhow::Result<ExitCode> {
     match command {
         BenchCommand::Link(args) => measure("bench link", args, link::run),
         BenchCommand::Law(args) => measure("bench law", args, law::run),
+        BenchCommand::Sim(args) => measure("bench sim", args, sim::run),
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) enum Command {
   The same command goes on where it was stopped; after a change of the file it runs only what is new.")]
     Sweep(SweepArgs),
 
-    /// Run sets of scenarios that others have agreed on, over several queue disciplines, and report in one page.
+    /// Run a published set of scenarios over several queue disciplines.
     #[command(
         subcommand,
         after_help = "Examples:
@@ -503,11 +503,15 @@ pub(crate) enum BenchCommand {
     #[command(after_help = "Example:
   weir bench law --seconds 20 --json")]
     Law(BenchArgs),
+    /// The simulator: packets per second on one core, memory per flow, and the same scenario in ns-3 where that is installed.
+    #[command(after_help = "Example:
+  weir bench sim --seconds 5 --json")]
+    Sim(BenchArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Seconds for each row of `link`, or for the router of `law`.
+    /// Seconds for each row of `link`, for the router of `law`, or for each throughput of `sim`.
     #[arg(long, default_value_t = 10)]
     pub(crate) seconds: u64,
     /// Print JSON.

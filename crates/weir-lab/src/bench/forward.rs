@@ -23,6 +23,7 @@ use weir_link::kernel::attach::{Place, Side};
 use weir_link::kernel::{KernelError, ProgramConfig, Programs, Role, identify};
 
 use super::frames::{ENVELOPE, tcp, tcp_ack};
+use super::now;
 use crate::host::{HostError, Namespace, Topology, TopologySpec};
 
 #[allow(missing_docs, unreachable_pub, dead_code, unsafe_op_in_unsafe_fn, clippy::all)]
@@ -311,14 +312,6 @@ fn standard(namespace: &Namespace, device: &str) -> Result<u64, HostError> {
     let qdiscs: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let queue = qdiscs.iter().find(|qdisc| qdisc["handle"] == "57e3:");
     Ok(queue.and_then(|queue| queue["packets"].as_u64()).unwrap_or(0))
-}
-
-/// A clock in nanoseconds.
-fn now(clock: libc::clockid_t) -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec; both clocks that are asked for exist everywhere.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
 #[cfg(test)]

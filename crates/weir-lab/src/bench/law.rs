@@ -11,7 +11,6 @@ use std::sync::atomic::AtomicBool;
 
 use libbpf_rs::ProgramInput;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use serde::Serialize;
 use thiserror::Error;
 use weir_core::Duration;
 use weir_law::Params;
@@ -20,7 +19,7 @@ use weir_link::kernel::{KernelError, ProgramConfig, Programs, Role, TestPacket};
 
 use super::forward::{self, Measured, RouterError, Visit};
 use super::frames::{icmp, quic, quic_reverse, tcp, tcp_ack, udp};
-use super::{Bench, Line, machine, median, number, quantile};
+use super::{Bench, Row, machine, median, quantile};
 
 #[allow(missing_docs, unreachable_pub, dead_code, unsafe_op_in_unsafe_fn, clippy::all)]
 #[allow(clippy::undocumented_unsafe_blocks)]
@@ -54,51 +53,6 @@ pub enum BenchLawError {
     /// The router could not be measured.
     #[error(transparent)]
     Router(#[from] RouterError),
-}
-
-/// One row.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Row {
-    /// What was measured.
-    pub name: String,
-    /// `kernel`.
-    pub world: &'static str,
-    /// Processor time for a packet: of one program, the measuring loop included, or for `forwarding` of the router with the
-    /// generator.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ns_per_packet: Option<f64>,
-    /// Packets that one processor forwards in a second of its time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packets_per_second: Option<f64>,
-    /// Kernel memory for each flow that the table has room for, the waiting lines and the filter included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_per_flow: Option<f64>,
-    /// The row that this one is compared with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vs: Option<&'static str>,
-    /// Beside that row: packets per second where both have them (the median of all pairs), else nanoseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ratio: Option<f64>,
-    /// Half of all pairs had a ratio from the first to the second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spread: Option<[f64; 2]>,
-}
-
-impl Line for Row {
-    const HEADINGS: &[&str] =
-        &["what", "ns/packet", "packets/s", "bytes/flow", "beside", "ratio", "half of all"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.name.clone(),
-            number(self.ns_per_packet, 0),
-            number(self.packets_per_second, 0),
-            number(self.bytes_per_flow, 0),
-            self.vs.unwrap_or("-").to_owned(),
-            number(self.ratio, 3),
-            self.spread.map_or_else(|| "-".to_owned(), |[low, high]| format!("{low:.3}-{high:.3}")),
-        ]
-    }
 }
 
 /// Measures all rows; the router for `seconds`. `progress` hears how much is done, of how much, and what is next. Stops
@@ -236,7 +190,7 @@ fn throughput(measured: &Measured) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::super::forward::{Measured, Pair, Visit};
-    use super::{Bench, Row, throughput};
+    use super::throughput;
 
     #[test]
     fn pairs_are_compared_with_each_other() {
@@ -254,15 +208,5 @@ mod tests {
         assert_eq!((rows[2].ns_per_packet, rows[2].packets_per_second), (Some(1000.0), Some(1e6)));
         assert_eq!((rows[2].vs, rows[2].ratio), (Some("forwarding"), Some(0.8)));
         assert_eq!(rows[2].spread, Some([0.8, 0.8]));
-    }
-
-    #[test]
-    fn a_table_has_a_line_for_each_row() {
-        let row = Row { name: "tcp".into(), world: "kernel", ns_per_packet: Some(81.4), ..Row::default() };
-        let bench = Bench { bench: "law", machine: "test".into(), rows: vec![row] };
-        assert!(bench.table().lines().nth(1).unwrap().starts_with("tcp "));
-        let json = serde_json::to_value(&bench).unwrap();
-        assert_eq!(json["rows"][0]["ns_per_packet"], 81.4);
-        assert!(json["rows"][0].get("bytes_per_flow").is_none());
     }
 }
