@@ -28,7 +28,7 @@ pub fn clouds(title: &str, x: &str, y: &str, clouds: &[Cloud]) -> String {
     let (mut marks, mut overlays, mut legend) = (Vec::new(), Vec::new(), String::new());
     let (mut low, mut high, mut top) = (f64::INFINITY, LEAST, 0.0_f64);
     for (index, cloud) in clouds.iter().enumerate() {
-        let colour: Colour = palette::series(index);
+        let colour: Colour = palette::line(index);
         let _ = write!(legend, "<li>{}{}</li>", swatch(colour), escape(&cloud.name));
         let points: Vec<Point> = cloud.points.iter().map(|(x, y)| (x.max(LEAST).log10(), *y)).collect();
         let Some((mean, outline)) = ellipse(&points) else { continue };
