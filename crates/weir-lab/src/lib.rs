@@ -14,6 +14,7 @@ pub mod run;
 pub mod scenario;
 pub mod suite;
 pub mod summary;
+pub mod sweep;
 pub mod traffic;
 pub mod vm;
 
@@ -25,3 +26,4 @@ mod kernel_world;
 mod link_thread;
 mod record;
 mod simulator;
+mod toml_place;

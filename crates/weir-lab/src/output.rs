@@ -110,7 +110,7 @@ pub fn write(dir: &Path, result: &RunResult) -> Result<Vec<PathBuf>, OutputError
     Ok(written)
 }
 
-/// Writes a page, such as one that compares runs, to `path`: whole or not at all.
+/// Writes a page, such as one that compares runs, or another text to `path`: whole or not at all.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -121,21 +121,59 @@ pub fn write_page(path: &Path, html: &str) -> Result<(), OutputError> {
 
 /// Writes a file beside its place and moves it there when it is complete.
 fn write_whole(path: &Path, fill: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let outcome = File::create(&part).and_then(|file| {
-        let mut out = BufWriter::new(file);
-        fill(&mut out)?;
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        fs::rename(&part, path)
-    });
-    if outcome.is_err() {
-        // The first error is the one to tell; there may be no part to remove.
-        let _ = fs::remove_file(&part);
+    let mut part = Part::create(path)?;
+    fill(&mut part.out)?;
+    part.finish()
+}
+
+/// A file that is written beside its place. Unless it is moved there, it is removed.
+pub(crate) struct Part {
+    path: PathBuf,
+    part: PathBuf,
+    out: BufWriter<File>,
+}
+
+impl Part {
+    /// Begins the file that shall be at `path`.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(format!(".{}.part", std::process::id()));
+        let part = path.with_file_name(name);
+        let out = BufWriter::new(File::create(&part)?);
+        Ok(Self { path: path.to_owned(), part, out })
     }
-    outcome
+
+    /// It is complete: moves it to its place, once it is on the disk.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.out.flush()?;
+        self.out.get_ref().sync_all()?;
+        fs::rename(&self.part, &self.path)
+    }
+
+    /// As [`finish`](Self::finish) without waiting for the disk, for files that are checked when they are read: a power
+    /// failure may leave less of them.
+    pub(crate) fn finish_unsynced(mut self) -> io::Result<()> {
+        self.out.flush()?;
+        fs::rename(&self.part, &self.path)
+    }
+}
+
+impl Write for Part {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // Gone already if it was moved; the first error is the one to tell.
+        let _ = fs::remove_file(&self.part);
+    }
 }
 
 /// Writes rows under `columns`, which are there even when there is no row.

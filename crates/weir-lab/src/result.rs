@@ -62,7 +62,7 @@ pub struct Meta {
 }
 
 /// One flow: what its endpoints saw, what the bottleneck did to it, what the law made of it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowResult {
     /// The flow's name.
     pub name: String,

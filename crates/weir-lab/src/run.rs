@@ -182,26 +182,36 @@ pub(crate) struct Ended {
 /// If the network, the bottleneck or a flow cannot be set up, or the bottleneck fails. A flow that fails under way is no
 /// error: its result says what happened.
 pub fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
-    if options.world != World::Sim
-        && let Some(key) = scenario.needs_simulator()
-    {
-        return Err(RunError::Scenario(format!(
-            "{key}: only world sim has it; use --on sim or remove the key"
-        )));
-    }
-    // In a guest it is the guest's kernel that has to have them.
-    if matches!(options.world, World::Emu | World::Kernel) {
-        for flow in scenario.expanded_flows() {
-            flow.real_controller().map_err(|message| {
-                RunError::Scenario(format!("flow '{}': controller: {message}; or use --on sim", flow.name))
-            })?;
-        }
-    }
+    check(scenario, options.world)
+        .map_err(|(key, message)| RunError::Scenario(format!("{}: {message}", scenario.said_of_run(&key))))?;
     match options.world {
         World::Emu => emulator::run(scenario, options),
         World::Kernel => kernel_world::run(scenario, options),
         World::Vm => Ok(vm::run_scenario(scenario, options)?),
         World::Sim => simulator::run(scenario, options),
+    }
+}
+
+/// Whether `world` has what `scenario` asks for, as far as that can be told without running it; otherwise the key, as
+/// [`Scenario::said`] takes it, and what is wrong.
+pub(crate) fn check(scenario: &Scenario, world: World) -> Result<(), (String, String)> {
+    if world != World::Sim
+        && let Some(key) = scenario.needs_simulator()
+    {
+        return Err((key, "only world sim has it; use --on sim or remove the key".to_owned()));
+    }
+    match world {
+        World::Sim => simulator::check(scenario),
+        World::Emu | World::Kernel => {
+            for (index, flow) in scenario.flows.iter().enumerate() {
+                flow.real_controller().map_err(|message| {
+                    (format!("flow.{index}.controller"), format!("{message}; or use --on sim"))
+                })?;
+            }
+            if world == World::Kernel { kernel_world::check(scenario) } else { Ok(()) }
+        }
+        // It is the guest's kernel that has to have them.
+        World::Vm => Ok(()),
     }
 }
 

@@ -14,6 +14,7 @@ use weir_core::{Bytes, Duration, Rate};
 use weir_law::{MainSignal, Params};
 use weir_qdisc::QdiscConfig;
 
+use crate::toml_place;
 use crate::traffic::{self, Stack};
 pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
 
@@ -211,10 +212,12 @@ pub enum ScenarioError {
         message: String,
     },
     /// A value makes no sense.
-    #[error("{path}: {key}: {message}")]
+    #[error("{path}: line {line}: {key}: {message}")]
     Value {
         /// The file.
         path: String,
+        /// The line of the value, or of what lacks it, counted from 1.
+        line: usize,
         /// The key that holds the value.
         key: String,
         /// What is wrong and what would be right.
@@ -249,10 +252,38 @@ impl Scenario {
         })?;
         scenario.check().map_err(|(key, message)| ScenarioError::Value {
             path: path.to_owned(),
-            key,
+            line: toml_place::line_of(text, &key),
+            key: scenario.said(&key),
             message,
         })?;
         Ok(scenario)
+    }
+
+    /// How errors of a file name a key of [`check`](Self::check): `flow.0.rate` as `flow 1 ('UDP'): rate`.
+    pub(crate) fn said(&self, key: &str) -> String {
+        match self.named(key) {
+            Some((kind, index, label, inside)) => format!("{kind} {} ('{label}'){inside}", index + 1),
+            None => key.to_owned(),
+        }
+    }
+
+    /// How errors of a run name it: `flow 'UDP': rate`.
+    pub(crate) fn said_of_run(&self, key: &str) -> String {
+        match self.named(key) {
+            Some((kind, _, label, inside)) => format!("{kind} '{label}'{inside}"),
+            None => key.to_owned(),
+        }
+    }
+
+    /// What a key of a flow or workload is of, and what follows.
+    fn named<'k>(&self, key: &'k str) -> Option<(&'k str, usize, String, String)> {
+        let mut steps = key.splitn(3, '.');
+        let (kind, index) = (steps.next()?, steps.next()?.parse().ok()?);
+        let label = match kind {
+            "flow" => self.flows.get(index)?.label(),
+            _ => self.workloads.get(index)?.label(),
+        };
+        Some((kind, index, label, steps.next().map_or_else(String::new, |key| format!(": {key}"))))
     }
 
     /// The signal whose verdict chooses the queue.
@@ -300,7 +331,7 @@ impl Scenario {
         flows
     }
 
-    /// Finds what makes no sense: its key, and the remedy.
+    /// Whether it can run in some world; otherwise the key, as [`said`](Self::said) takes it, and what is wrong.
     pub(crate) fn check(&self) -> Result<(), (String, String)> {
         let fail = |key: &str, message: String| Err((key.to_owned(), message));
         let bottleneck = &self.bottleneck;
@@ -346,9 +377,7 @@ impl Scenario {
             return fail("measure.timeout", message);
         }
         for (index, flow) in self.flows.iter().enumerate() {
-            flow.check().map_err(|(key, message)| {
-                (format!("flow {} ('{}'): {key}", index + 1, flow.label()), message)
-            })?;
+            flow.check().map_err(|(key, message)| (format!("flow.{index}.{key}"), message))?;
         }
         self.check_workloads()?;
         if !self.has_end() {
@@ -412,7 +441,7 @@ impl Flow {
         }
     }
 
-    /// Its name, or the one that it gets.
+    /// What errors call it.
     pub(crate) fn label(&self) -> String {
         if self.name.is_empty() { self.default_name() } else { self.name.clone() }
     }
@@ -475,16 +504,18 @@ impl Flow {
 pub(crate) fn with_nearest_key(message: &str) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let is_unknown = message.contains("unknown field") || message.contains("unknown variant");
-    let Some((unknown, known)) = quoted.split_first().filter(|_| is_unknown) else {
+    let Some((unknown, known)) = quoted.split_first().filter(|(_, known)| is_unknown && !known.is_empty())
+    else {
         return message.trim_end().to_owned();
     };
-    let nearest = known
-        .iter()
-        .max_by(|a, b| strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b)));
-    match nearest {
-        Some(nearest) => format!("{}\ndid you mean `{nearest}`?", message.trim_end()),
-        None => message.trim_end().to_owned(),
-    }
+    let nearest = nearest(unknown, known.iter().copied());
+    format!("{}\ndid you mean `{nearest}`?", message.trim_end())
+}
+
+/// The known word that is most like `word`; empty if none is known.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> &'a str {
+    let like = |known: &str| strsim::jaro_winkler(word, known);
+    known.into_iter().max_by(|a, b| like(a).total_cmp(&like(b))).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -553,6 +584,22 @@ mod tests {
         ] {
             let message = error(|good| good.replacen(from, to, 1));
             assert!(message.contains(says), "{from} -> {to}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_makes_no_sense_has_its_line() {
+        for (from, to, line) in [
+            ("100mbit", "0mbit", 3),
+            ("limit 1bdp", "limit 0.001bdp", 5),
+            ("cubic", "cubik", 8),
+            ("count = 2", "count = 0", 10),
+            ("rate = \"50mbit\"", "rate = \"0bit\"", 13),
+            ("rate = \"50mbit\"", "", 11),
+            ("[bottleneck]", "law.spin_debounce = 99\n[bottleneck]", 2),
+        ] {
+            let message = error(|good| good.replacen(from, to, 1));
+            assert!(message.starts_with(&format!("x.toml: line {line}: ")), "{from} -> {to}: {message}");
         }
     }
 }

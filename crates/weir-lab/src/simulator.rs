@@ -147,7 +147,6 @@ impl Observer for Watcher {
 /// Runs `scenario` in virtual time.
 pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let flows = scenario.expanded_flows();
-    check(&flows)?;
     let params = scenario.law_params().map_err(RunError::Scenario)?;
     let bottleneck = &scenario.bottleneck;
     let queues = bottleneck.qdisc.queue_names().len();
@@ -238,20 +237,23 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     Ok(gather::result(scenario, ended))
 }
 
-/// What this world cannot do yet.
-fn check(flows: &[Flow]) -> Result<(), RunError> {
-    for flow in flows {
+/// What this world cannot do yet, by the key that asks for it.
+pub(crate) fn check(scenario: &Scenario) -> Result<(), (String, String)> {
+    for (index, flow) in scenario.flows.iter().enumerate() {
         let cannot = |key: &str, what: &str| {
-            Err(RunError::Scenario(format!(
-                "flow '{}': {key}: world sim has no {what} yet; use --on emu",
-                flow.name
-            )))
+            Err((format!("flow.{index}.{key}"), format!("world sim has no {what} yet; use --on emu")))
         };
         if flow.pattern == Pattern::TwoWay {
             return cannot("pattern", "two-way flows");
         }
         if flow.direction == scenario::Direction::Up {
             return cannot("direction", "upward flows");
+        }
+        let name = &flow.controller;
+        if flow.stack != Stack::Udp
+            && let Err(error) = weir_cc::find(name)
+        {
+            return Err((format!("flow.{index}.controller"), error.to_string()));
         }
     }
     Ok(())

@@ -27,6 +27,7 @@ pub fn text(results: &[(&str, &RunResult)]) -> String {
     parts.join("\n\n")
 }
 
+/// An empty table, its columns but the first to the right.
 pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -38,7 +39,7 @@ pub(crate) fn table(header: &[&str]) -> Table {
 }
 
 /// Trailing blanks are noise where tables are compared or pasted.
-fn render(table: &Table) -> String {
+pub(crate) fn render(table: &Table) -> String {
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 

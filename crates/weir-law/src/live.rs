@@ -82,6 +82,12 @@ impl LiveTable {
         &self.params
     }
 
+    /// Goes on with another law, as [`LiveConfig::under`] says.
+    pub fn change_law(&mut self, params: Params) {
+        let config = LiveConfig::from_raw(&self.table).under(&params);
+        (self.params, self.law, self.table) = (params, params.to_raw(), config.raw());
+    }
+
     /// Runs a packet of `wire_bytes` bytes: forward before it is queued, or reverse. Forward packets of unknown flows and
     /// of no flow go to the standard queue.
     pub fn arrival(
@@ -157,7 +163,7 @@ impl LiveTable {
 
     /// The flows that have an entry, in no particular order.
     pub fn flows(&self) -> impl Iterator<Item = LiveFlow> + '_ {
-        self.buckets.iter().flat_map(|bucket| flow::entries(bucket, &self.law))
+        self.buckets.iter().flat_map(|bucket| flow::entries(bucket, &self.law, self.table.law as u8))
     }
 
     /// The flow of a packet, if it has an entry.
@@ -165,7 +171,8 @@ impl LiveTable {
         let (key, _) = ffi::key(packet.raw(), self.params.key_has_protocol);
         let hash = live_ffi::hash(&self.table, &key);
         let bucket = &self.buckets[live_ffi::bucket_of(&self.table, hash)];
-        live_ffi::way_of(bucket, &key, hash).map(|way| flow::view(bucket, way, &self.law))
+        live_ffi::way_of(bucket, &key, hash)
+            .map(|way| flow::view(bucket, way, &self.law, self.table.law as u8))
     }
 
     /// Entries that are taken, idle ones included.

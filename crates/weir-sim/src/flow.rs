@@ -370,6 +370,16 @@ impl Flow {
         Packet { handle: number, ..Packet::new(id, flow, DATAGRAM, now).with_ecn(ecn) }
     }
 
+    /// Gives back what room it can: for a flow that is done. Its end takes more than one acknowledgement at times.
+    pub(crate) fn fit(&mut self) {
+        if let Source::Connection(sender) = &mut self.source {
+            sender.fit();
+        }
+        self.acks.shrink_to_fit();
+        self.returning.shrink_to_fit();
+        self.report.samples.shrink_to_fit();
+    }
+
     /// Whether a limited flow has done what it was to do.
     pub(crate) fn is_done(&self) -> bool {
         match self.amount {

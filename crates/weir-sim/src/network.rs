@@ -182,16 +182,18 @@ impl<O: Observer> Network<O> {
 
     /// Lets everything happen that is due until `end`, and sets the time to it.
     pub fn run_until(&mut self, end: Time) {
-        while self.agenda.next().is_some_and(|next| next <= end) {
-            self.step();
+        while let Some((now, next)) = self.agenda.take(end) {
+            self.step(now, next);
         }
         self.now = self.now.max(end);
     }
 
     /// The same, but no longer than until all limited flows and workloads are done. Tells whether they are.
     pub fn run_until_done(&mut self, latest: Time) -> bool {
-        while !self.is_done() && self.agenda.next().is_some_and(|next| next <= latest) {
-            self.step();
+        while !self.is_done()
+            && let Some((now, next)) = self.agenda.take(latest)
+        {
+            self.step(now, next);
         }
         if !self.is_done() {
             self.now = self.now.max(latest);
@@ -199,8 +201,7 @@ impl<O: Observer> Network<O> {
         self.is_done()
     }
 
-    fn step(&mut self) {
-        let Some((now, next)) = self.agenda.take() else { return };
+    fn step(&mut self, now: Time, next: Next) {
         self.now = now;
         self.events += 1;
         match next {

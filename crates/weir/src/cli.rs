@@ -72,6 +72,15 @@ pub(crate) enum Command {
     )]
     Figure(FigureCommand),
 
+    /// Run a scenario with ranges of values for its keys, on all cores, into one table.
+    #[command(after_help = "Examples:
+  weir sweep examples/sweeps/coexistence.toml --out results/coexistence
+      runs every combination; sweep.csv and sweep.parquet have a row per run and flow, sweep.html the plots
+  weir sweep examples/sweeps/coexistence.toml --dry-run
+      checks every cell and says how many there are and how many have a result
+  The same command goes on where it was stopped; after a change of the file it runs only what is new.")]
+    Sweep(SweepArgs),
+
     /// Run sets of scenarios that others have agreed on, over several queue disciplines, and report in one page.
     #[command(
         subcommand,
@@ -269,6 +278,30 @@ pub(crate) struct FigureRunArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Print JSON on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// The sweep, a TOML file with a scenario and the values of its keys.
+    pub(crate) file: PathBuf,
+    /// Where cells, tables and page go [default: results/NAME].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// How many cells run at the same time [default: as many as there are processors; on real packets 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) jobs: Option<u32>,
+    /// How many cells there may be, so that a slip of the pen does not run for years.
+    #[arg(long, value_name = "N", default_value_t = weir_lab::sweep::MOST_CELLS)]
+    pub(crate) max_cells: u64,
+    /// Run cells again that failed.
+    #[arg(long)]
+    pub(crate) retry_failed: bool,
+    /// Check every cell, say what would run, and run nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print JSON: what ran, and a summary for each combination.
     #[arg(long)]
     pub(crate) json: bool,
 }

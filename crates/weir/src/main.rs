@@ -11,6 +11,7 @@ mod reload;
 mod run;
 mod show;
 mod suite;
+mod sweep;
 mod talk;
 mod top;
 mod up;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => reload::run(args),
         Command::Figure(FigureCommand::List { json }) => figure::list(*json),
         Command::Figure(FigureCommand::Run(args)) => figure::run(args),
+        Command::Sweep(args) => sweep::run(args),
         Command::Suite(SuiteCommand::List { json }) => suite::list(*json),
         Command::Suite(SuiteCommand::Run(args)) => suite::run(args),
         Command::Doctor(args) => doctor::run(args),

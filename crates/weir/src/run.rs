@@ -128,9 +128,7 @@ fn folder(args: &RunArgs, scenarios: &[Scenario], scenario: &Scenario) -> PathBu
     if scenarios.len() == 1 { out } else { out.join(folder_name(scenario)) }
 }
 
-/// A scenario's name as a folder's. It stays where it is put: no separator, and no dot in front.
+/// A scenario's name as a folder's.
 fn folder_name(scenario: &Scenario) -> String {
-    let named: String =
-        scenario.name.chars().map(|c| if c.is_alphanumeric() || c == '.' { c } else { '-' }).collect();
-    if named.starts_with('.') { format!("-{named}") } else { named }
+    talk::folder_name(&scenario.name)
 }

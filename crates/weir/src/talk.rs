@@ -61,6 +61,12 @@ pub(crate) fn is_stopped(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
+/// A name as a folder's. It stays where it is put: no separator, and no dot in front.
+pub(crate) fn folder_name(name: &str) -> String {
+    let named: String = name.chars().map(|c| if c.is_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    if named.starts_with('.') { format!("-{named}") } else { named }
+}
+
 /// A progress bar with the time left; nothing where standard error is not a terminal. Lines that a program can read where
 /// one asks for them, as a micro-VM's host does.
 pub(crate) struct Progress {

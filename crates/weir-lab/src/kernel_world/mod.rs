@@ -97,6 +97,15 @@ pub enum KernelWorldError {
     Panic,
 }
 
+/// Whether the kernel's queues can do what `scenario` asks for; otherwise the key and what is not to be had.
+pub(crate) fn check(scenario: &Scenario) -> Result<(), (String, String)> {
+    match Tree::of(scenario) {
+        Ok(_) => Ok(()),
+        Err(KernelWorldError::Cannot { key, message }) => Err((key, message)),
+        Err(other) => Err(("bottleneck.qdisc".to_owned(), other.to_string())),
+    }
+}
+
 /// Runs `scenario` on the kernel's queues.
 pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let tree = Tree::of(scenario)?;

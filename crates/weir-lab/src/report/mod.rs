@@ -9,6 +9,7 @@ mod clouds;
 mod figure;
 mod palette;
 mod plot;
+mod spread;
 mod summary;
 mod tables;
 mod text;
@@ -22,6 +23,8 @@ pub use figure::{StripColumn, StripPanel, heat_table, strip_plot};
 use crate::result::RunResult;
 use charts::Frame;
 use palette::{FlowColours, RESPONSIVE, REST, STANDARD, UNJUDGED};
+pub(crate) use spread::{MOST_LINES, Positions, SpreadLine, SpreadPoint, spread_chart, spread_legend};
+pub(crate) use summary::{jain, utilisation};
 use tables::swatch;
 pub(crate) use text::escape;
 

@@ -64,12 +64,12 @@ impl Flow {
 }
 
 impl Scenario {
-    /// What only world `sim` can do of what is asked for: the key and its place.
+    /// What only world `sim` can do of what is asked for: the key, as [`said`](Self::said) takes it.
     pub(crate) fn needs_simulator(&self) -> Option<String> {
         let of_flow =
-            |flow: &Flow| flow.given_ends().next().map(|key| format!("flow '{}': {key}", flow.label()));
-        let workload = || self.workloads.first().map(|first| format!("workload '{}'", first.label()));
+            |(index, flow): (usize, &Flow)| flow.given_ends().next().map(|key| format!("flow.{index}.{key}"));
+        let workload = || (!self.workloads.is_empty()).then(|| "workload.0".to_owned());
         let trace = || self.measure.trace.then(|| "measure.trace".to_owned());
-        self.flows.iter().find_map(of_flow).or_else(workload).or_else(trace)
+        self.flows.iter().enumerate().find_map(of_flow).or_else(workload).or_else(trace)
     }
 }

@@ -333,7 +333,7 @@ impl Workload {
 impl Scenario {
     pub(super) fn check_workloads(&self) -> Result<(), (String, String)> {
         for (index, workload) in self.workloads.iter().enumerate() {
-            let place = |key: &str| format!("workload {} ('{}'): {key}", index + 1, workload.label());
+            let place = |key: &str| format!("workload.{index}.{key}");
             workload.check().map_err(|(key, message)| (place(&key), message))?;
             if workload.start >= self.measure.timeout {
                 let message = format!("{} is when the run has ended; raise measure.timeout", workload.start);

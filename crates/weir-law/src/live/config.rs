@@ -43,6 +43,9 @@ pub struct LiveConfig {
     pub candidate_reverse_idle: Duration,
     /// The secret of the hash function: eleven random words.
     pub seed: [u64; SEED_WORDS],
+    /// Number of the present law among those of the table's life, modulo 256: what an entry that was kept by another law
+    /// has counted is forgotten.
+    pub law: u8,
 }
 
 impl LiveConfig {
@@ -59,7 +62,15 @@ impl LiveConfig {
             candidate_idle: Duration::from_secs(5),
             candidate_reverse_idle: Duration::from_secs(30),
             seed: open_seed(0),
+            law: 0,
         }
+    }
+
+    /// The same table for another law: flows, verdicts and votes stay, cycles begin anew with each flow's next packet.
+    #[must_use]
+    pub fn under(&self, params: &Params) -> Self {
+        let Self { admit_bytes, .. } = Self::new(params, self.flows);
+        Self { admit_bytes, law: self.law.wrapping_add(1), ..*self }
     }
 
     /// Buckets of the table; as many lines are there for flows that wait for an entry.
@@ -90,7 +101,7 @@ impl LiveConfig {
             linger: ticks(self.linger),
             candidate_idle: ticks(self.candidate_idle),
             candidate_reverse_idle: ticks(self.candidate_reverse_idle),
-            reserved: 0,
+            law: self.law.into(),
         }
     }
 
@@ -105,9 +116,12 @@ impl LiveConfig {
     /// From the same bytes, with times as the table keeps them; `None` if there are not [`C_BYTES`](Self::C_BYTES) of
     /// them.
     pub fn from_c_bytes(bytes: &[u8]) -> Option<Self> {
-        let raw: TableParams = ffi::from_bytes(bytes)?;
+        ffi::from_bytes(bytes).map(|raw| Self::from_raw(&raw))
+    }
+
+    pub(super) fn from_raw(raw: &TableParams) -> Self {
         let time = |ticks: u32| Duration::from_nanos(u64::from(ticks) << TICK_SHIFT);
-        Some(Self {
+        Self {
             flows: raw.bucket_mask.saturating_add(1).saturating_mul(WAYS as u32),
             admit_bytes: raw.admit_bytes,
             admit_reverse: raw.admit_reverse != 0,
@@ -117,6 +131,7 @@ impl LiveConfig {
             candidate_idle: time(raw.candidate_idle),
             candidate_reverse_idle: time(raw.candidate_reverse_idle),
             seed: raw.seed,
-        })
+            law: raw.law as u8,
+        }
     }
 }

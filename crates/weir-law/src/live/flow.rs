@@ -10,7 +10,7 @@ use crate::Params;
 use crate::events::{Class, SignalPair, Verdict, Votes, choice_from_raw};
 use crate::ffi;
 use crate::flow::FlowKey;
-use crate::live_ffi::{Bucket, WAYS};
+use crate::live_ffi::{self, Bucket, WAYS};
 use crate::parsed::endpoint;
 
 const ASCENDING: u8 = 0x01;
@@ -87,23 +87,32 @@ pub fn version_of(bucket: &[u8]) -> Option<u32> {
     ffi::from_bytes(bucket).map(|bucket: Bucket| bucket.version)
 }
 
-/// The flows of one bucket as the kernel has it in memory; none if it is not as long as a bucket.
-pub fn flows_of(bucket: &[u8], params: &Params) -> Vec<LiveFlow> {
-    ffi::from_bytes(bucket).map_or_else(Vec::new, |bucket| entries(&bucket, &params.to_raw()).collect())
+/// The flows of one bucket as the kernel has it in memory, whose present law is number `law` ([`LiveConfig::law`]); none if
+/// it is not as long as a bucket.
+///
+/// [`LiveConfig::law`]: super::LiveConfig::law
+pub fn flows_of(bucket: &[u8], params: &Params, law: u8) -> Vec<LiveFlow> {
+    ffi::from_bytes(bucket).map_or_else(Vec::new, |bucket| entries(&bucket, &params.to_raw(), law).collect())
 }
 
-pub(super) fn entries<'a>(bucket: &'a Bucket, law: &'a ffi::Params) -> impl Iterator<Item = LiveFlow> + 'a {
-    (0..WAYS).filter(|way| bucket.tag[*way] != 0).map(|way| view(bucket, way, law))
+pub(super) fn entries<'a>(
+    bucket: &'a Bucket,
+    params: &'a ffi::Params,
+    law: u8,
+) -> impl Iterator<Item = LiveFlow> + 'a {
+    (0..WAYS).filter(|way| bucket.tag[*way] != 0).map(move |way| view(bucket, way, params, law))
 }
 
-pub(super) fn view(bucket: &Bucket, way: usize, law: &ffi::Params) -> LiveFlow {
+pub(super) fn view(bucket: &Bucket, way: usize, params: &ffi::Params, law: u8) -> LiveFlow {
     let (entry, flags) = (&bucket.way[way], bucket.flags[way]);
-    let (key, raw) = (&entry.key, &entry.flow);
+    let (key, raw) = (&entry.key, &mut entry.flow.clone());
+    // What another law has counted would be misread.
+    live_ffi::take_over(raw, law);
     // Before the first packet that tells, there is only the protocol.
     let quic = raw.kind == QUIC || raw.kind == 0 && key.protocol == UDP_PROTOCOL;
     let (low, high) = (endpoint(key.low, key.low_port), endpoint(key.high, key.high_port));
     let (source, destination) = if flags & ASCENDING != 0 { (low, high) } else { (high, low) };
-    let counted = |kind| [0, 1, 2].map(|age| ffi::counted(law, raw, kind, age));
+    let counted = |kind| [0, 1, 2].map(|age| ffi::counted(params, raw, kind, age));
     LiveFlow {
         // The key itself has no protocol where the law does not tell them apart.
         key: FlowKey { protocol: if quic { UDP_PROTOCOL } else { TCP_PROTOCOL }, ..FlowKey::from_raw(key) },
@@ -111,7 +120,7 @@ pub(super) fn view(bucket: &Bucket, way: usize, law: &ffi::Params) -> LiveFlow {
         destination,
         transport: if quic { Transport::Quic } else { Transport::Tcp },
         class: Class { loss: Verdict::from_raw(raw.verdict[0]), ecn: Verdict::from_raw(raw.verdict[1]) },
-        choice: choice_from_raw(ffi::choice(law, raw) as u8),
+        choice: choice_from_raw(ffi::choice(params, raw) as u8),
         cycle: CycleId(raw.cycle),
         cycles: raw.cycle.wrapping_sub(raw.first_cycle),
         rtt: (raw.last_rtt != 0).then(|| Duration::from_nanos(raw.last_rtt.into())),

@@ -137,9 +137,13 @@ impl Receiver {
         self.due
     }
 
-    /// Takes a packet. Up to two acknowledgements go out: one for what was held back, if the marking has changed, and one for
-    /// this packet.
-    pub(crate) fn receive(&mut self, now: Time, packet: Arriving, mut reply: impl FnMut(AckFrame)) {
+    /// Whether what waits is to be acknowledged before a packet with this marking is taken (RFC 8257 section 3.2).
+    pub(crate) fn tells_apart(&self, marked: bool) -> bool {
+        self.config.feedback == Feedback::Dctcp && marked != self.echo && self.waiting > 0
+    }
+
+    /// Takes a packet. Tells whether an acknowledgement is to go out at once.
+    pub(crate) fn receive(&mut self, now: Time, packet: Arriving) -> bool {
         let Arriving { data, segments, payload, size, marked, sent } = packet;
         let count = u64::from(segments);
         self.packets += count;
@@ -151,14 +155,7 @@ impl Receiver {
                 }
                 self.echo |= marked;
             }
-            Feedback::Dctcp => {
-                if marked != self.echo {
-                    if self.waiting > 0 {
-                        reply(self.acknowledge(now));
-                    }
-                    self.echo = marked;
-                }
-            }
+            Feedback::Dctcp => self.echo = marked,
             Feedback::Counted => {}
         }
         let in_order = data.number == self.expected;
@@ -191,12 +188,14 @@ impl Receiver {
         self.taken += u32::from(segments);
         if !in_order || gap || counted || (enough && (now >= self.together || self.taken >= GRO_SEGMENTS)) {
             self.together = Time::ZERO;
-            reply(self.acknowledge(now));
-        } else if enough {
+            return true;
+        }
+        if enough {
             self.due = self.due.min(self.together);
         } else if self.due == Time::MAX {
             self.due = now + self.config.delay;
         }
+        false
     }
 
     /// The acknowledgement for what waits.
@@ -236,27 +235,33 @@ impl Receiver {
             return;
         }
         // Out of order: next to a range that is known, or one of its own, which takes the place of the oldest.
-        let mut ranges: Vec<(u64, u64)> = self.ranges.iter().copied().filter(|(a, b)| a < b).collect();
-        if ranges.iter().any(|(a, b)| (*a..*b).contains(&number)) {
+        if self.ranges.iter().any(|(from, to)| (*from..*to).contains(&number)) {
             return;
         }
-        ranges.push((number, number + 1));
+        let mut ranges = [(number, number + 1); RANGES + 1];
+        ranges[..RANGES].copy_from_slice(&self.ranges);
         ranges.sort_unstable_by(|a, b| b.cmp(a));
-        let mut joined: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            match joined.last_mut() {
-                Some(last) if last.0 <= range.1 => last.0 = last.0.min(range.0),
-                _ => joined.push(range),
+        let mut last = 0;
+        for at in 1..ranges.len() {
+            let (from, to) = ranges[at];
+            if from == to {
+                break;
+            }
+            if ranges[last].0 <= to {
+                ranges[last].0 = ranges[last].0.min(from);
+            } else {
+                last += 1;
+                ranges[last] = (from, to);
             }
         }
-        joined.resize(RANGES, (0, 0));
-        self.ranges.copy_from_slice(&joined[..RANGES]);
+        ranges[last + 1..].fill((0, 0));
+        self.ranges.copy_from_slice(&ranges[..RANGES]);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Arriving, Data, Duration, Feedback, Receiver, ReceiverConfig, Time};
+    use super::{AckFrame, Arriving, Data, Duration, Feedback, Receiver, ReceiverConfig, Time};
 
     fn data(number: u64, sequence: u64) -> Data {
         Data { number, sequence, reduced: false, spin: false }
@@ -281,7 +286,13 @@ mod tests {
         let mut out = Vec::new();
         let now = Time::from_nanos(at);
         let packet = Arriving { data, segments, payload, size: 1000, marked, sent: now };
-        receiver.receive(now, packet, |ack| out.push((ack.ranges[0].1, ack.next, ack.echo)));
+        let mut reply = |ack: AckFrame| out.push((ack.ranges[0].1, ack.next, ack.echo));
+        if receiver.tells_apart(marked) {
+            reply(receiver.acknowledge(now));
+        }
+        if receiver.receive(now, packet) {
+            reply(receiver.acknowledge(now));
+        }
         out
     }
 
@@ -356,6 +367,12 @@ mod tests {
             acks(&mut receiver, number, data(number, number), false);
         }
         let ack = receiver.acknowledge(Time::from_nanos(9));
-        assert_eq!((ack.ranges[0], ack.next), ((0, 6), 6));
+        assert_eq!((ack.ranges, ack.next), ([(0, 6), (0, 0), (0, 0), (0, 0)], 6));
+        // More gaps than ranges: the oldest is forgotten, and what comes again changes nothing.
+        for number in [10, 20, 30, 40, 25, 25, 31] {
+            acks(&mut receiver, number, data(number, number), false);
+        }
+        let ack = receiver.acknowledge(Time::from_nanos(99));
+        assert_eq!(ack.ranges, [(40, 41), (30, 32), (25, 26), (20, 21)]);
     }
 }

@@ -68,12 +68,15 @@ pub(crate) struct Outgoing {
 pub(crate) struct Sender {
     config: SenderConfig,
     pub(crate) controller: Box<dyn Controller>,
+    ecn: EcnUse,
     pub(crate) writes: Writes,
     next: u64,
     una: u64,
     again: VecDeque<u64>,
     sent: SentPackets,
     newest: Option<u64>,
+    /// None before this number is in flight.
+    doubted: u64,
     in_flight: u64,
     pub(crate) rtt: Rtt,
     pub(crate) delivered: u64,
@@ -104,6 +107,7 @@ impl Sender {
     pub(crate) fn new(config: SenderConfig, controller: Box<dyn Controller>) -> Self {
         Self {
             config,
+            ecn: controller.ecn(),
             controller,
             writes: Writes::new(config.mss),
             next: 0,
@@ -111,6 +115,7 @@ impl Sender {
             again: VecDeque::new(),
             sent: SentPackets::default(),
             newest: None,
+            doubted: 0,
             in_flight: 0,
             rtt: Rtt::new(),
             delivered: 0,
@@ -270,12 +275,12 @@ impl Sender {
         let reduced = !again && std::mem::take(&mut self.reduced);
         let ecn = if again && self.config.recovery == Recovery::Tcp {
             // RFC 3168 section 6.1.5: retransmissions are Not-ECT. The kernel obeys only for classic ECN.
-            match self.controller.ecn() {
+            match self.ecn {
                 EcnUse::Classic => Ecn::NotEct,
                 other => other.codepoint(),
             }
         } else {
-            self.controller.ecn().codepoint()
+            self.ecn.codepoint()
         };
         Outgoing {
             data: Data { number, sequence, reduced, spin: self.spin },
@@ -311,8 +316,12 @@ impl Sender {
         }
         self.ack_index = Some(frame.index);
         let fresh = if in_order { frame.fresh } else { 0 };
-        let mut newest: Option<(u64, SentPacket)> = None;
+        let mut newest = None;
         for (from, to) in frame.ranges {
+            if from == to {
+                // Only empty ones follow.
+                break;
+            }
             for number in from.max(fresh).max(self.sent.first())..to.min(self.sent.end()) {
                 let Some(packet) = self.sent.get_mut(number) else { continue };
                 match packet.fate {
@@ -323,9 +332,7 @@ impl Sender {
                 }
                 packet.fate = Fate::Delivered;
                 ack.delivered.add(packet.bytes);
-                if newest.is_none_or(|(best, _)| number > best) {
-                    newest = Some((number, *packet));
-                }
+                newest = newest.max(Some(number));
             }
         }
         self.una = self.una.max(frame.next);
@@ -334,7 +341,7 @@ impl Sender {
         self.delivered += u64::from(ack.delivered.packets);
         self.delivered_bytes += ack.delivered.bytes;
         self.read_marks(frame, &mut ack);
-        if let Some((number, packet)) = newest {
+        if let Some((number, packet)) = newest.and_then(|number| Some((number, *self.sent.get(number)?))) {
             if self.newest.is_none_or(|newest| number > newest) {
                 self.newest = Some(number);
                 let delay = match self.config.recovery {
@@ -353,7 +360,7 @@ impl Sender {
             ack.window_limited = number < self.limited_until;
         }
         self.find_losses(now, &mut ack);
-        self.report(ack);
+        self.report(&mut ack);
         if self.in_flight == 0 {
             self.probe_due = Time::MAX;
         } else if newest.is_some() {
@@ -386,7 +393,7 @@ impl Sender {
         }
     }
 
-    fn report(&mut self, mut ack: Ack) {
+    fn report(&mut self, ack: &mut Ack) {
         ack.smoothed_rtt = self.rtt.smoothed;
         ack.min_rtt = self.rtt.shortest;
         ack.in_flight = self.in_flight;
@@ -395,10 +402,11 @@ impl Sender {
         ack.total_delivered = self.delivered;
         ack.total_lost = self.lost;
         ack.app_limited = self.next >= self.writes.end() && self.again.is_empty();
-        self.controller.on_ack(&ack);
+        self.controller.on_ack(ack);
         let keep = self.rtt.smoothed;
         // What was declared lost long ago will not come any more.
-        self.sent.trim(|packet| ack.now.since(packet.time).as_nanos() < 3 * keep.as_nanos());
+        let now = ack.now;
+        self.sent.trim(|packet| now.since(packet.time).as_nanos() < 3 * keep.as_nanos());
     }
 
     fn read_marks(&mut self, frame: &AckFrame, ack: &mut Ack) {
@@ -460,7 +468,8 @@ impl Sender {
                     + (self.rtt.shortest.as_nanos() / 4).min(self.rtt.smoothed.as_nanos()),
             ),
         };
-        for number in self.sent.first()..newest {
+        let mut oldest = None;
+        for number in self.doubted.max(self.sent.first())..newest {
             let Some(packet) = self.sent.get_mut(number) else { continue };
             if packet.fate != Fate::Flying {
                 continue;
@@ -468,6 +477,7 @@ impl Sender {
             let due = packet.time + window;
             if newest - number < OVERTAKEN && due > now {
                 self.loss_due = self.loss_due.min(due);
+                oldest.get_or_insert(number);
                 continue;
             }
             packet.fate = Fate::Lost;
@@ -481,6 +491,7 @@ impl Sender {
                 app_limited: packet.app_limited,
             });
         }
+        self.doubted = oldest.unwrap_or(newest);
     }
 
     fn lose(&mut self, bytes: u32, sequence: u64, lost: &mut Count) {
@@ -501,7 +512,7 @@ impl Sender {
             let mut ack = self.blank(now);
             self.find_losses(now, &mut ack);
             if ack.lost.packets > 0 {
-                self.report(ack);
+                self.report(&mut ack);
             }
         }
         if self.probe_due <= now {
@@ -517,6 +528,12 @@ impl Sender {
             }
             self.arm_probe(now);
         }
+    }
+
+    /// Gives back what room it can: for a flow that has sent all it will.
+    pub(crate) fn fit(&mut self) {
+        self.sent.fit();
+        self.again.shrink_to_fit();
     }
 
     fn lose_everything(&mut self, now: Time) {

@@ -63,6 +63,9 @@ impl Writes {
 
     /// Payload bytes of a packet that is not acknowledged.
     pub(crate) fn length(&self, packet: u64) -> u32 {
+        if self.shorts.is_empty() {
+            return self.size;
+        }
         let short = self.shorts.iter().find(|(short, _)| *short == packet);
         self.size - short.map_or(0, |(_, lacks)| *lacks)
     }

@@ -144,8 +144,11 @@ impl<O: Observer> Network<O> {
         }
         self.sample(index);
         self.send(index);
-        if self.flows[index as usize].task.is_some() {
+        let flow = &mut self.flows[index as usize];
+        if flow.task.is_some() {
             self.release(index);
+        } else if flow.report.finished.is_some() && flow.acks.is_empty() {
+            flow.fit();
         }
     }
 
