@@ -1,6 +1,5 @@
 //! Writes packets down as they pass: a capture and a trace. Time is virtual, so nothing is lost to a slow disk.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
@@ -39,7 +38,7 @@ pub(super) struct Wiretap {
     /// What is in the packets that are queued, and why they were marked.
     inside: HashMap<u64, (Carried, Option<MarkReason>)>,
     /// Packets that open connections, still to come, in the order of their times.
-    opening: BTreeMap<(Time, Reverse<u32>, u64), Headers>,
+    opening: BTreeMap<(Time, u64), (u32, Headers)>,
     asked: u64,
     /// The first failure; nothing is written after it.
     failed: Option<RunError>,
@@ -85,7 +84,7 @@ impl Wiretap {
         };
         for ((time, packet), interface) in times.into_iter().zip(packets).zip([UP, DOWN, UP]) {
             self.asked += 1;
-            self.opening.insert((time, Reverse(interface), self.asked), packet);
+            self.opening.insert((time, self.asked), (interface, packet));
         }
     }
 
@@ -188,7 +187,7 @@ impl Wiretap {
         while let Some(first) = self.opening.first_entry()
             && first.key().0 <= now
         {
-            let ((time, Reverse(side), _), packet) = first.remove_entry();
+            let ((time, _), (side, packet)) = first.remove_entry();
             self.put(side, time, &packet, None);
         }
         self.put(interface, now, headers, comment);
