@@ -1,6 +1,7 @@
 //! The laboratory: a scenario names a bottleneck, flows and what to measure; a run sends real packets through it and
 //! leaves tables, JSON and a report; a figure is many runs beside a paper's numbers.
 
+pub mod batch;
 pub mod bench;
 pub mod doctor;
 pub mod figure;
@@ -11,7 +12,9 @@ pub mod report;
 pub mod result;
 pub mod run;
 pub mod scenario;
+pub mod suite;
 pub mod summary;
+pub mod sweep;
 pub mod traffic;
 pub mod vm;
 
@@ -23,3 +26,4 @@ mod kernel_world;
 mod link_thread;
 mod record;
 mod simulator;
+mod toml_place;

@@ -49,6 +49,7 @@ pub fn check_writable(dir: &Path) -> Result<(), OutputError> {
 /// | `sojourn.csv` | a bucket of a queue's sojourn times: at most `upper_ns`, how often |
 /// | `queue_series.csv`, `flow_series.csv` | a queue, a flow, in one bin of time that begins at `time_s` |
 /// | `rtt.csv` | a round-trip time as a sender measured it |
+/// | `requests.csv` | a request of a workload, if the scenario has one |
 /// | `assessments.csv`, `choices.csv` | a judgement of the law, a flow's change of queue |
 /// | `report.html` | the same for eyes |
 ///
@@ -79,6 +80,11 @@ pub fn write(dir: &Path, result: &RunResult) -> Result<Vec<PathBuf>, OutputError
         )
     })?;
     file("rtt.csv", &|out| table(out, rtt(result), &["time_s", "flow", "rtt_ms"]))?;
+    if !result.workloads.is_empty() {
+        file("requests.csv", &|out| {
+            table(out, requests(result), &["workload", "id", "start_s", "bytes", "fct_s"])
+        })?;
+    }
     file("assessments.csv", &|out| {
         let columns = [
             "time_s",
@@ -104,7 +110,7 @@ pub fn write(dir: &Path, result: &RunResult) -> Result<Vec<PathBuf>, OutputError
     Ok(written)
 }
 
-/// Writes a page, such as one that compares runs, to `path`: whole or not at all.
+/// Writes a page, such as one that compares runs, or another text to `path`: whole or not at all.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -115,21 +121,59 @@ pub fn write_page(path: &Path, html: &str) -> Result<(), OutputError> {
 
 /// Writes a file beside its place and moves it there when it is complete.
 fn write_whole(path: &Path, fill: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let outcome = File::create(&part).and_then(|file| {
-        let mut out = BufWriter::new(file);
-        fill(&mut out)?;
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        fs::rename(&part, path)
-    });
-    if outcome.is_err() {
-        // The first error is the one to tell; there may be no part to remove.
-        let _ = fs::remove_file(&part);
+    let mut part = Part::create(path)?;
+    fill(&mut part.out)?;
+    part.finish()
+}
+
+/// A file that is written beside its place. Unless it is moved there, it is removed.
+pub(crate) struct Part {
+    path: PathBuf,
+    part: PathBuf,
+    out: BufWriter<File>,
+}
+
+impl Part {
+    /// Begins the file that shall be at `path`.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(format!(".{}.part", std::process::id()));
+        let part = path.with_file_name(name);
+        let out = BufWriter::new(File::create(&part)?);
+        Ok(Self { path: path.to_owned(), part, out })
     }
-    outcome
+
+    /// It is complete: moves it to its place, once it is on the disk.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.out.flush()?;
+        self.out.get_ref().sync_all()?;
+        fs::rename(&self.part, &self.path)
+    }
+
+    /// As [`finish`](Self::finish) without waiting for the disk, for files that are checked when they are read: a power
+    /// failure may leave less of them.
+    pub(crate) fn finish_unsynced(mut self) -> io::Result<()> {
+        self.out.flush()?;
+        fs::rename(&self.part, &self.path)
+    }
+}
+
+impl Write for Part {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // Gone already if it was moved; the first error is the one to tell.
+        let _ = fs::remove_file(&self.part);
+    }
 }
 
 /// Writes rows under `columns`, which are there even when there is no row.
@@ -249,10 +293,12 @@ fn queue_series(result: &RunResult) -> impl Iterator<Item = QueueBinRow<'_>> {
 }
 
 fn flow_series(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64, u32, u32)> {
-    result.flows.iter().zip(&result.series.flows).flat_map(|(flow, bins)| {
-        bins.iter().enumerate().map(|(index, bin)| {
+    let flows = result.flows.iter().map(|flow| flow.name.as_str());
+    let names = flows.chain(result.workloads.iter().map(|workload| workload.name.as_str()));
+    names.zip(&result.series.flows).flat_map(move |(name, bins)| {
+        bins.iter().enumerate().map(move |(index, bin)| {
             let rate = bin.departed_bytes as f64 * 8.0 / result.series.interval_s;
-            (bin_start(result, index), flow.name.as_str(), rate, bin.dropped, bin.marked)
+            (bin_start(result, index), name, rate, bin.dropped, bin.marked)
         })
     })
 }
@@ -260,6 +306,13 @@ fn flow_series(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64, u32,
 /// Bin starts are multiples of the interval; rounding to nanoseconds keeps `0.15000000000000002` out of the tables.
 fn bin_start(result: &RunResult, index: usize) -> f64 {
     (index as f64 * result.series.interval_s * 1e9).round() / 1e9
+}
+
+fn requests(result: &RunResult) -> impl Iterator<Item = (&str, usize, f64, u64, Option<f64>)> {
+    result.workloads.iter().flat_map(|workload| {
+        let rows = workload.list.iter().enumerate();
+        rows.map(|(id, request)| (workload.name.as_str(), id, request.start_s, request.bytes, request.fct_s))
+    })
 }
 
 fn rtt(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64)> {

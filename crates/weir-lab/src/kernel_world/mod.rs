@@ -9,6 +9,7 @@ mod counters;
 mod delays;
 mod health;
 mod law;
+mod leaf;
 mod measure;
 mod packets;
 mod schedule;
@@ -96,6 +97,15 @@ pub enum KernelWorldError {
     Panic,
 }
 
+/// Whether the kernel's queues can do what `scenario` asks for; otherwise the key and what is not to be had.
+pub(crate) fn check(scenario: &Scenario) -> Result<(), (String, String)> {
+    match Tree::of(scenario) {
+        Ok(_) => Ok(()),
+        Err(KernelWorldError::Cannot { key, message }) => Err((key, message)),
+        Err(other) => Err(("bottleneck.qdisc".to_owned(), other.to_string())),
+    }
+}
+
 /// Runs `scenario` on the kernel's queues.
 pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let tree = Tree::of(scenario)?;
@@ -154,6 +164,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         world: World::Kernel,
         io,
         flows: flows.into_iter().zip(results).collect(),
+        workloads: Vec::new(),
         health: health::of(scenario, &tree, &heard, delayed.as_ref(), root),
         recorder: heard.books.recorder,
         law_counters,
@@ -162,6 +173,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         started_unix_s: since_1970.as_secs(),
         wall,
         cut_short,
+        cut_workloads: Vec::new(),
         capture_missed: missed,
         host_drops,
     };

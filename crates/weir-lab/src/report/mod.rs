@@ -5,9 +5,11 @@
 //! colours.
 
 mod charts;
+mod clouds;
 mod figure;
 mod palette;
 mod plot;
+mod spread;
 mod summary;
 mod tables;
 mod text;
@@ -15,11 +17,14 @@ mod timeline;
 
 use std::fmt::Write;
 
+pub use clouds::{Cloud, Point, clouds};
 pub use figure::{StripColumn, StripPanel, heat_table, strip_plot};
 
 use crate::result::RunResult;
 use charts::Frame;
 use palette::{FlowColours, RESPONSIVE, REST, STANDARD, UNJUDGED};
+pub(crate) use spread::{MOST_LINES, Positions, SpreadLine, SpreadPoint, spread_chart, spread_legend};
+pub(crate) use summary::{jain, utilisation};
 use tables::swatch;
 pub(crate) use text::escape;
 
@@ -70,6 +75,7 @@ pub fn html(results: &[(&str, &RunResult)]) -> String {
         }
         body.push_str(&tables::flows(result, &colours));
     }
+    body.push_str(&tables::workloads(results));
     body.push_str("</section>\n<section><h2>Queues</h2>");
     body.push_str(&tables::queues(results));
     body.push_str("</section>\n<section><h2>Can this run be trusted?</h2><p class=\"note\">What the emulator says about its \

@@ -60,6 +60,11 @@ impl Colour {
     }
 }
 
+/// The colour of line `index` in a chart of other things than flows; there are [`NAMED_FLOWS`].
+pub(super) fn line(index: usize) -> Colour {
+    FLOWS[index % NAMED_FLOWS]
+}
+
 /// The colour of queue `name`.
 pub(super) fn queue(name: &str) -> Colour {
     if name == "responsive" { RESPONSIVE } else { STANDARD }

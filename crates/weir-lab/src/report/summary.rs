@@ -47,14 +47,14 @@ fn busy_s(result: &RunResult) -> f64 {
 }
 
 /// The share of the link's capacity that was used while anything was sent.
-fn utilisation(result: &RunResult) -> Option<f64> {
+pub(crate) fn utilisation(result: &RunResult) -> Option<f64> {
     let bytes: u64 = result.queues.iter().map(|queue| queue.departed_bytes).sum();
     let capacity = result.meta.scenario.bottleneck.rate.bits_per_sec() as f64 * busy_s(result);
     (capacity > 0.0).then(|| bytes as f64 * 8.0 / capacity)
 }
 
 /// Jain's fairness index of the flows' goodput: 1 if all are equal, 1/n if one has all.
-fn jain(result: &RunResult) -> Option<f64> {
+pub(crate) fn jain(result: &RunResult) -> Option<f64> {
     let rates = || result.flows.iter().map(|flow| flow.goodput_bps);
     let (sum, squares) = (rates().sum::<f64>(), rates().map(|rate| rate * rate).sum::<f64>());
     (result.flows.len() > 1 && squares > 0.0).then(|| sum * sum / squares / result.flows.len() as f64)

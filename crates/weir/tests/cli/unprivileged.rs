@@ -99,3 +99,33 @@ fn a_user_without_rights_is_told_what_to_do_and_can_assess() {
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!((&report["counters"]["packets"], &report["error"]), (&0.into(), &Value::Null));
 }
+
+/// Without rights every run on real packets fails: cells that fail are recorded, told, and run again only when asked for.
+#[test]
+fn a_sweep_records_the_cells_that_fail() {
+    let place = Place::new();
+    let sweep =
+        "scenario = \"short.toml\"\nworld = \"emu\"\n[sweep]\n\"bottleneck.rtt\" = [\"5ms\", \"10ms\"]\n";
+    write_scenario(place.folder.path(), "short.toml", SHORT);
+    let path = write_scenario(place.folder.path(), "sweep.toml", sweep);
+    let writable = place.folder.path().join("writable");
+    fs::create_dir(&writable).unwrap();
+    fs::set_permissions(&writable, fs::Permissions::from_mode(0o777)).unwrap();
+    let out = writable.join("out");
+    let arguments = ["sweep", text(&path), "--out", text(&out)];
+    for (more, reused) in [(None, false), (None, true), (Some("--retry-failed"), false)] {
+        let ran = place.output(&arguments.into_iter().chain(more).collect::<Vec<_>>());
+        assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+        let said = stderr(&ran);
+        assert!(
+            said.contains("2 of 2 cells failed") && said.contains("bottleneck.rtt = 10ms, run 0"),
+            "{said}"
+        );
+        assert_eq!(said.contains("2 of 2 cells had their result"), reused, "{said}");
+        let table = fs::read_to_string(out.join("sweep.csv")).unwrap();
+        assert_eq!(table.lines().count(), 3, "{table}");
+        assert!(table.lines().skip(1).all(|row| row.contains("root")), "{table}");
+        let meta: Value = serde_json::from_slice(&fs::read(out.join("sweep.json")).unwrap()).unwrap();
+        assert_eq!(meta["failed_cells"].as_array().unwrap().len(), 2);
+    }
+}

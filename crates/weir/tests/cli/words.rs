@@ -13,6 +13,7 @@ const COMMANDS: &[&str] = &[
     "up",
     "down",
     "reload",
+    "sweep",
     "figure",
     "figure list",
     "figure run",

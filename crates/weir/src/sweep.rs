@@ -1,0 +1,123 @@
+//! `weir sweep`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde::Serialize;
+use weir_lab::sweep::{self, Summary, Sweep, SweepMeta, SweepOptions, SweptKey};
+
+use crate::cli::SweepArgs;
+use crate::talk;
+
+/// Failed cells that are told one by one; the table has all.
+const TOLD: usize = 10;
+
+/// Runs a sweep, or says what it would run.
+pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
+    let sweep = Sweep::load(&args.file, args.max_cells)?;
+    let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(talk::folder_name(sweep.name())));
+    if args.dry_run {
+        return dry_run(&sweep, &out, args.json);
+    }
+    let stop = talk::stop_flag()?;
+    let progress = talk::Progress::new(sweep.name());
+    let options = SweepOptions {
+        out: out.clone(),
+        jobs: args.jobs.map(|jobs| jobs as usize),
+        retry_failed: args.retry_failed,
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        stop: &stop,
+        progress: &|now| {
+            let note = format!("{}/{} cells", now.done, now.total);
+            progress.show(now.done as f64 / now.total as f64, now.left, &note);
+        },
+    };
+    let result = sweep::run(&sweep, &options)?;
+    drop(progress);
+    if args.json {
+        talk::print_json(&Printed { meta: &result.meta, summary: &result.summaries })?;
+    } else {
+        talk::print(&result.table)?;
+        talk::print(&format!("Plots and tables: {}", out.join("sweep.html").display()))?;
+    }
+    let meta = &result.meta;
+    if result.reused > 0 {
+        eprintln!("weir: {} of {} cells had their result from an earlier command", result.reused, meta.cells);
+    }
+    if meta.doubtful_cells > 0 {
+        let column = "column `warnings` of the table says why";
+        eprintln!("weir: warning: {} of {} cells are doubtful; {column}", meta.doubtful_cells, meta.cells);
+    }
+    for failed in meta.failed_cells.iter().take(TOLD) {
+        eprintln!("weir: cell {} failed ({}): {}", failed.cell, failed.what, failed.error);
+    }
+    if !meta.failed_cells.is_empty() {
+        let (count, remedy) = (meta.failed_cells.len(), "--retry-failed runs them again");
+        eprintln!(
+            "weir: {count} of {} cells failed; column `error` of the table says why; {remedy}",
+            meta.cells
+        );
+    }
+    if meta.missing_cells > 0 {
+        let remedy = "the same command goes on from here";
+        eprintln!("weir: {} of {} cells are missing; {remedy}", meta.missing_cells, meta.cells);
+    }
+    Ok(if talk::is_stopped(&stop) {
+        ExitCode::from(talk::INTERRUPTED)
+    } else if !meta.failed_cells.is_empty() {
+        ExitCode::FAILURE
+    } else if meta.doubtful_cells > 0 {
+        ExitCode::from(talk::DOUBTFUL)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// What `--json` prints: `sweep.json` and the means.
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    meta: &'a SweepMeta,
+    summary: &'a [Summary],
+}
+
+/// What would run.
+#[derive(Serialize)]
+struct Plan {
+    name: String,
+    world: &'static str,
+    keys: Vec<SweptKey>,
+    combinations: usize,
+    repeat: u64,
+    cells: usize,
+    cells_done: usize,
+    out: PathBuf,
+}
+
+fn dry_run(sweep: &Sweep, out: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let plan = Plan {
+        name: sweep.name().to_owned(),
+        world: sweep.world().name(),
+        keys: sweep.keys(),
+        combinations: sweep.combinations(),
+        repeat: sweep.repeat(),
+        cells: sweep.cells(),
+        cells_done: sweep.done(out),
+        out: out.to_owned(),
+    };
+    if json {
+        talk::print_json(&plan)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for key in &plan.keys {
+        let together = plan.keys.iter().filter(|other| other.axis == key.axis).count() > 1;
+        let zip = if together { format!(" (zip {})", key.axis) } else { String::new() };
+        talk::print(&format!("{}{zip}: {}", key.key, key.values.join(", ")))?;
+    }
+    let Plan { world, combinations, repeat, cells, cells_done, .. } = plan;
+    let to = plan.out.display();
+    talk::print(&format!(
+        "{combinations} combinations x {repeat} runs = {cells} cells in world {world}; {cells_done} have a result in {to}"
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,228 @@
+//! `weir sweep` as its users meet it: the same bytes however it ran, nothing lost when it is killed or interrupted, and
+//! nothing begun that cannot be finished.
+
+#![allow(clippy::disallowed_methods, reason = "the command is killed under way")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Sixteen cells of two flows; a random discipline, so that the seed shows.
+const SWEEP: &str = r#"
+name = "a test"
+repeat = 2
+
+[sweep]
+"bottleneck.rtt" = { from = "10ms", to = "20ms", factor = 2 }
+"bottleneck.qdisc" = ["pie ecn", "dualpi2"]
+
+[[zip]]
+"flow.0.controller" = ["reno", "dctcp"]
+"flow.0.ecn" = [false, true]
+
+[scenario.bottleneck]
+rate = "20mbit"
+rtt = "5ms"
+qdisc = "pie"
+
+[[scenario.flow]]
+stack = "tcp"
+controller = "reno"
+duration = "DURATION"
+
+[[scenario.flow]]
+name = "beside"
+stack = "tcp"
+controller = "cubic"
+duration = "DURATION"
+"#;
+
+const CELLS: usize = 16;
+
+fn weir(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(arguments);
+    command
+}
+
+fn write(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("s.toml");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The results of whole cells in `out`.
+fn cells(out: &Path) -> Vec<PathBuf> {
+    let Ok(folders) = fs::read_dir(out.join("cells")) else { return Vec::new() };
+    let files = folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
+    let files = files.map(|file| file.unwrap().path());
+    files.filter(|file| file.extension().is_some_and(|kind| kind == "json")).collect()
+}
+
+#[test]
+fn one_job_and_two_write_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), &SWEEP.replace("DURATION", "500ms"));
+    let mut made = Vec::new();
+    for jobs in ["1", "2"] {
+        let out = folder.path().join(jobs);
+        let ran = weir(&["sweep", text(&path), "--out", text(&out), "--jobs", jobs]).output().unwrap();
+        assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+        let file = |name: &str| fs::read(out.join(name)).unwrap();
+        let mut meta: serde_json::Value = serde_json::from_slice(&file("sweep.json")).unwrap();
+        assert_eq!(meta["cells"], CELLS);
+        assert!(meta["command"].as_str().unwrap().contains("--jobs"), "{meta}");
+        meta["command"] = serde_json::Value::Null;
+        made.push((file("sweep.csv"), file("sweep.parquet"), file("sweep.html"), meta));
+        let said = String::from_utf8(ran.stdout).unwrap().replace(&format!("{}/", out.display()), "");
+        assert!(said.contains("goodput beside") && said.contains("\u{b1}"), "{said}");
+    }
+    assert!(made[0] == made[1], "one job and two differ");
+    let table = String::from_utf8(made[0].0.clone()).unwrap();
+    let columns = table.lines().next().unwrap();
+    assert!(
+        columns.starts_with(
+            "cell,bottleneck.rtt_ms,bottleneck.qdisc,flow.0.controller,flow.0.ecn,run,flow_index,flow,"
+        ),
+        "{columns}"
+    );
+    assert_eq!(table.lines().count(), 1 + 2 * CELLS);
+    let meta = &made[0].3;
+    assert_eq!(meta["columns"].as_array().unwrap().len(), columns.split(',').count());
+    assert_eq!(&made[0].1[..4], b"PAR1");
+}
+
+#[test]
+fn a_sweep_that_is_killed_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), &SWEEP.replace("DURATION", "30s"));
+    let (out, whole) = (folder.path().join("killed"), folder.path().join("whole"));
+    let mut running = weir(&["sweep", text(&path), "--out", text(&out), "--jobs", "2"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while cells(&out).len() < 3 {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no cell ends");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // SIGKILL.
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let kept = cells(&out);
+    assert!((3..CELLS).contains(&kept.len()), "{} cells of {CELLS}", kept.len());
+    assert!(!out.join("sweep.csv").exists());
+    let written = |file: &PathBuf| fs::metadata(file).unwrap().modified().unwrap();
+    let times: Vec<_> = kept.iter().map(written).collect();
+
+    let again = weir(&["sweep", text(&path), "--out", text(&out)]).output().unwrap();
+    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    let says = format!("{} of {CELLS} cells had their result from an earlier command", kept.len());
+    assert!(stderr(&again).contains(&says), "{says}: {}", stderr(&again));
+    assert_eq!(cells(&out).len(), CELLS);
+    assert_eq!(kept.iter().map(written).collect::<Vec<_>>(), times, "a cell ran twice");
+
+    let ran = weir(&["sweep", text(&path), "--out", text(&whole)]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    for name in ["sweep.csv", "sweep.parquet"] {
+        assert!(fs::read(out.join(name)).unwrap() == fs::read(whole.join(name)).unwrap(), "{name} differs");
+    }
+}
+
+#[test]
+fn an_interrupt_keeps_what_has_ended_and_says_how_to_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), &SWEEP.replace("DURATION", "60s"));
+    let out = folder.path().join("out");
+    let running = weir(&["sweep", text(&path), "--out", text(&out), "--jobs", "1", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while cells(&out).len() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no cell ends");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // SAFETY: a signal to a process that this test has started and not waited for.
+    unsafe { libc::kill(running.id() as i32, libc::SIGINT) };
+    let ended = running.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    let kept = cells(&out).len();
+    assert!((2..CELLS).contains(&kept), "{kept}");
+    let meta: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(meta["missing_cells"], CELLS - kept);
+    assert!(stderr(&ended).contains("goes on from here"), "{}", stderr(&ended));
+    assert_eq!(fs::read_to_string(out.join("sweep.csv")).unwrap().lines().count(), 1 + 2 * kept);
+}
+
+#[test]
+fn a_dry_run_counts_and_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), &SWEEP.replace("DURATION", "100ms"));
+    let out = folder.path().join("out");
+    let arguments = ["sweep", text(&path), "--out", text(&out), "--dry-run"];
+    let plan = weir(&arguments).output().unwrap();
+    assert_eq!(plan.status.code(), Some(0), "{plan:?}");
+    let said = String::from_utf8(plan.stdout).unwrap();
+    assert!(
+        said.contains("bottleneck.rtt: 10ms, 20ms") && said.contains("8 combinations x 2 runs = 16 cells"),
+        "{said}"
+    );
+    assert!(!out.exists());
+    weir(&arguments[..4]).output().unwrap();
+    let plan = weir(&arguments).arg("--json").output().unwrap();
+    let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+    assert_eq!((plan["cells"].as_u64(), plan["cells_done"].as_u64()), (Some(16), Some(16)));
+}
+
+#[test]
+fn what_is_wrong_is_refused_before_anything_runs() {
+    for (from, to, says) in [
+        ("\"dctcp\"", "\"dctpc\"", ["line 10: ", "did you mean 'dctcp'"]),
+        ("rate = \"20mbit\"", "rate = \"0mbit\"", ["line 14: ", "such as 10mbit"]),
+        ("\"pie ecn\"", "\"bfifo limit 100b\"", ["line 7: ", "bottleneck.qdisc: "]),
+        ("factor = 2", "factor = 1.00000000001", ["line 6: ", "--max-cells"]),
+        ("repeat = 2", "repaet = 2", ["line 3: ", "did you mean `repeat`?"]),
+        ("\"bottleneck.rtt\"", "\"botleneck.rtt\"", ["line 6: ", "did you mean `bottleneck`?"]),
+        ("repeat = 2", "world = \"kernel\"", ["line 7: ", "bottleneck.qdisc"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let bad = SWEEP.replacen(from, to, 1).replace("DURATION", "1s");
+        let path = write(folder.path(), &bad);
+        let out = folder.path().join("out");
+        let ran = weir(&["sweep", text(&path), "--out", text(&out)]).output().unwrap();
+        assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(1), b"".as_slice()), "{ran:?}");
+        let said = stderr(&ran);
+        assert!(said.starts_with("weir: ") && said.contains("s.toml: "), "{said}");
+        for words in says {
+            assert!(said.contains(words), "{from} -> {to}: no {words:?} in {said}");
+        }
+        assert!(!out.exists(), "a sweep that never began has made {}", out.display());
+    }
+}
+
+#[test]
+fn on_real_packets_cells_run_one_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let on_emu = SWEEP
+        .replace("DURATION", "100ms")
+        .replace("\"dctcp\"", "\"cubic\"")
+        .replace("repeat = 2", "world = \"emu\"");
+    let path = write(folder.path(), &on_emu);
+    let out = folder.path().join("out");
+    let ran = weir(&["sweep", text(&path), "--out", text(&out), "--jobs", "2"]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    assert!(stderr(&ran).contains("one at a time"), "{}", stderr(&ran));
+    assert!(!out.exists());
+}
