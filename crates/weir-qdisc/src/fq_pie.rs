@@ -8,7 +8,7 @@
 //! | turns as in [`fq_codel`](crate::fq_codel) | the same |
 //! | each flow's controller sees its own backlog and its own packets' delay | the same |
 //! | the timer moves 2048 controllers at a time, the rest a jiffy later | all at once; controllers at rest are left out |
-//! | `tupdate` in jiffies; the first after half a second | to the nanosecond; the same |
+//! | `tupdate` in jiffies; the first half a second after the queue was made | to the nanosecond; from the start, as in `pie` |
 //! | drops on arrival only: by the controller, and at `limit` packets in all queues | the same |
 //! | `memory_limit` is counted and drops nothing | left out |
 //! | marks while the flow's probability is at most `ecn_prob` (10 %) | the same, 10 % |
@@ -183,7 +183,7 @@ impl FqPie {
             flows: vec![flow; flows as usize],
             rounds: Rounds::new(flows as usize, quantum),
             hash: FlowHash::new(&mut random),
-            timer: Timer::new(Duration::from_millis(500), keys.tupdate),
+            timer: Timer::new(keys.tupdate, keys.tupdate),
             awake: Vec::with_capacity(flows as usize),
             random,
             limit,

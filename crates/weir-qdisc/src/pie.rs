@@ -5,7 +5,7 @@
 //! | reference | here |
 //! |---|---|
 //! | a timer every `tupdate` | at the next arrival or departure, for each tick that has passed ([`Timer`]): the same, as PIE's state changes only then |
-//! | kernel: `tupdate` in jiffies (15 ms is 16 ms with 250 Hz); the first after half a second | to the nanosecond; the first after half a second |
+//! | kernel: `tupdate` in jiffies (15 ms is 16 ms with 250 Hz); the first half a second after the queue was made | to the nanosecond; from the start, as of a queue that is older than its traffic |
 //! | kernel: clock of 64 ns, probability in 56 bits, alpha and beta in sixteenths | the same |
 //! | kernel: the probability passes 2^56 - 1, as its sum is checked for an overflow of 64 bits only; under overload it then takes seconds to come back | the same |
 //! | kernel: burst allowance counts departures' time; RFC: `T_UPDATE` at each update | each as there |
@@ -118,13 +118,12 @@ impl Keys for PieKeys {
         self.check()?;
         let ring = Ring::new(context.queue_limit(self.limit, "pie")?);
         let (mtu, random) = (context.mtu, context.seed.stream("pie"));
+        let timer = Timer::new(self.tupdate, self.tupdate);
         Ok(match self.variant {
             PieVariant::Kernel => {
-                let timer = Timer::new(Duration::from_millis(500), self.tupdate);
                 Box::new(Pie { ring, law: kernel::Law::new(self, mtu), timer, random, ecn: self.ecn })
             }
             PieVariant::Rfc8033 => {
-                let timer = Timer::new(self.tupdate, self.tupdate);
                 Box::new(Pie { ring, law: rfc8033::Law::new(self, mtu), timer, random, ecn: self.ecn })
             }
         })

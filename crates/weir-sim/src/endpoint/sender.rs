@@ -6,7 +6,7 @@
 //! | TCP's: RACK with a reordering window of a quarter of the shortest round trip, none once three packets have overtaken (RFC 8985; the kernel's `tcp_recovery.c`) | [`Recovery::Tcp`] |
 //! | a probe after two round trips (TLP), then RTO = SRTT + max(4 RTTVAR, 200 ms), doubling | the same for TCP |
 //! | probe timeouts SRTT + max(4 RTTVAR, 1 ms) + max_ack_delay, doubling; persistent congestion after three (RFC 9002 sections 6.2, 7.6) | the same for QUIC |
-//! | retransmissions before new data | the same |
+//! | retransmissions before new data, the oldest first (`tcp_verify_retransmit_hint`) | the same |
 //! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest |
 //! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`] |
 
@@ -499,7 +499,13 @@ impl Sender {
         self.in_flight -= u64::from(bytes);
         self.lost += 1;
         if sequence >= self.una {
-            self.again.push_back(sequence);
+            // The oldest first. A packet that was lost again is older than what was lost behind it.
+            let place = if self.again.back().is_none_or(|last| *last < sequence) {
+                self.again.len()
+            } else {
+                self.again.partition_point(|waiting| *waiting < sequence)
+            };
+            self.again.insert(place, sequence);
         }
     }
 
@@ -547,8 +553,6 @@ impl Sender {
                 self.lose(bytes, sequence, &mut lost);
             }
         }
-        // The oldest first, whatever the order in which they were found lost.
-        self.again.make_contiguous().sort_unstable();
         self.loss_due = Time::MAX;
         self.controller.on_timeout(now, in_flight);
     }
