@@ -126,7 +126,7 @@ impl<O: Observer> Network<O> {
         report.bytes = flow.receiver.bytes;
         report.packets = flow.receiver.packets;
         if let Source::Connection(sender) = &flow.source {
-            report.lost = sender.lost;
+            report.lost = sender.delivery.lost();
             report.marked = sender.echoes;
         }
         report
@@ -528,8 +528,8 @@ impl<O: Observer> Network<O> {
             time: self.now,
             rtt: sender.rtt.smoothed,
             window: sender.controller.window(),
-            delivered: sender.delivered_bytes,
-            lost: sender.lost,
+            delivered: sender.delivery.delivered_bytes(),
+            lost: sender.delivery.lost(),
             marked: sender.echoes,
         });
     }

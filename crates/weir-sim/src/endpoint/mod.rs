@@ -3,7 +3,6 @@
 
 mod frame;
 mod receiver;
-mod rtt;
 mod sender;
 mod sent;
 mod stream;

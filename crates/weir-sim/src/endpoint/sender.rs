@@ -12,12 +12,11 @@
 
 use std::collections::VecDeque;
 
-use weir_cc::{Ack, Controller, Count, EcnUse, LossSample, RateSample, Sent};
+use weir_cc::{Ack, Controller, Count, Delivery, EcnUse, LossSample, Rtt, Sent};
 use weir_core::{Duration, Ecn, Time};
 
 use super::frame::{AckFrame, Data};
 use super::receiver::Feedback;
-use super::rtt::Rtt;
 use super::sent::{Fate, SentPacket, SentPackets};
 
 /// How losses are found.
@@ -78,16 +77,10 @@ pub(crate) struct Sender {
     newest: Option<u64>,
     in_flight: u64,
     pub(crate) rtt: Rtt,
-    pub(crate) delivered: u64,
-    pub(crate) delivered_bytes: u64,
-    delivered_ce: u64,
-    delivered_time: Time,
-    first_sent: Time,
-    pub(crate) lost: u64,
+    pub(crate) delivery: Delivery,
     pub(crate) echoes: u64,
     /// The window bounds what is sent until this number is acknowledged.
     limited_until: u64,
-    app_limited_until: u64,
     ack_index: Option<u32>,
     ce_seen: u64,
     reduced: bool,
@@ -115,16 +108,10 @@ impl Sender {
             sent: SentPackets::default(),
             newest: None,
             in_flight: 0,
-            rtt: Rtt::new(),
-            delivered: 0,
-            delivered_bytes: 0,
-            delivered_ce: 0,
-            delivered_time: Time::ZERO,
-            first_sent: Time::ZERO,
-            lost: 0,
+            rtt: Rtt::default(),
+            delivery: Delivery::default(),
             echoes: 0,
             limited_until: 0,
-            app_limited_until: 0,
             ack_index: None,
             ce_seen: 0,
             reduced: false,
@@ -176,7 +163,7 @@ impl Sender {
             None => {
                 // Nothing to send: rates measured from now on are the application's.
                 if self.in_flight + u64::from(self.config.mss) <= self.controller.window() {
-                    self.app_limited_until = self.sent.end();
+                    self.delivery.limit_by_application(self.in_flight.div_ceil(u64::from(self.config.mss)));
                 }
                 return self.probe_old(now);
             }
@@ -239,26 +226,10 @@ impl Sender {
     }
 
     fn transmit(&mut self, now: Time, sequence: u64, bytes: u32, again: bool) -> Outgoing {
-        if self.in_flight == 0 {
-            self.first_sent = now;
-            self.delivered_time = now;
-        }
         let restarts = self.in_flight == 0;
         self.in_flight += u64::from(bytes);
-        let number = self.sent.push(SentPacket {
-            sequence,
-            time: now,
-            bytes,
-            fate: Fate::Flying,
-            app_limited: self.sent.end() < self.app_limited_until,
-            delivered: self.delivered,
-            delivered_bytes: self.delivered_bytes,
-            delivered_ce: self.delivered_ce,
-            delivered_time: self.delivered_time,
-            first_sent: self.first_sent,
-            lost: self.lost,
-            in_flight: self.in_flight,
-        });
+        let stamp = self.delivery.send(now, self.in_flight, restarts);
+        let number = self.sent.push(SentPacket { sequence, bytes, fate: Fate::Flying, stamp });
         self.must_probe = self.must_probe.saturating_sub(1);
         self.controller.on_sent(&Sent { now, bytes, in_flight: self.in_flight, restarts });
         self.arm_probe(now);
@@ -325,9 +296,8 @@ impl Sender {
         }
         self.una = self.una.max(frame.next);
         self.spin = frame.spin;
-        self.delivered += u64::from(ack.delivered.packets);
-        self.delivered_bytes += ack.delivered.bytes;
         self.read_marks(frame, &mut ack);
+        self.delivery.deliver(ack.delivered, ack.ce.packets);
         if let Some((number, packet)) = newest {
             if self.newest.is_none_or(|newest| number > newest) {
                 self.newest = Some(number);
@@ -335,15 +305,13 @@ impl Sender {
                     Recovery::Quic => frame.delay,
                     Recovery::Tcp => Duration::ZERO,
                 };
-                let rtt = now.since(packet.time) - delay;
+                let rtt = now.since(packet.stamp.sent) - delay;
                 self.rtt.sample(rtt);
                 ack.rtt = Some(rtt);
             }
-            ack.delivered_sent = packet.time;
+            ack.delivered_sent = packet.stamp.sent;
             self.probes = 0;
-            ack.rate = self.rate(now, &packet);
-            self.delivered_time = now;
-            self.first_sent = packet.time;
+            ack.rate = self.delivery.sample(now, &packet.stamp, self.rtt.shortest);
             ack.window_limited = number < self.limited_until;
         }
         self.find_losses(now, &mut ack);
@@ -386,13 +354,13 @@ impl Sender {
         ack.in_flight = self.in_flight;
         ack.una = self.una;
         ack.next = self.next;
-        ack.total_delivered = self.delivered;
-        ack.total_lost = self.lost;
+        ack.total_delivered = self.delivery.delivered();
+        ack.total_lost = self.delivery.lost();
         ack.app_limited = self.next >= self.written && self.again.is_empty();
         self.controller.on_ack(&ack);
         let keep = self.rtt.smoothed;
         // What was declared lost long ago will not come any more.
-        self.sent.trim(|packet| ack.now.since(packet.time).as_nanos() < 3 * keep.as_nanos());
+        self.sent.trim(|packet| ack.now.since(packet.stamp.sent).as_nanos() < 3 * keep.as_nanos());
     }
 
     fn read_marks(&mut self, frame: &AckFrame, ack: &mut Ack) {
@@ -417,27 +385,6 @@ impl Sender {
             }
         }
         self.echoes += u64::from(ack.ce.packets);
-        self.delivered_ce += u64::from(ack.ce.packets);
-    }
-
-    fn rate(&self, now: Time, packet: &SentPacket) -> Option<RateSample> {
-        let interval = packet.time.since(packet.first_sent).max(now.since(packet.delivered_time));
-        // Shorter than the path: the sample measures a burst of acknowledgements.
-        if interval < self.rtt.shortest || interval == Duration::ZERO {
-            return None;
-        }
-        Some(RateSample {
-            delivered: Count {
-                packets: (self.delivered - packet.delivered) as u32,
-                bytes: self.delivered_bytes - packet.delivered_bytes,
-            },
-            interval,
-            prior_delivered: packet.delivered,
-            delivered_ce: (self.delivered_ce - packet.delivered_ce) as u32,
-            lost: (self.lost - packet.lost) as u32,
-            in_flight_at_send: packet.in_flight,
-            app_limited: packet.app_limited,
-        })
     }
 
     /// Declares lost what the newest acknowledged packet has overtaken by too much.
@@ -459,31 +406,26 @@ impl Sender {
             if packet.fate != Fate::Flying {
                 continue;
             }
-            let due = packet.time + window;
+            let due = packet.stamp.sent + window;
             if newest - number < OVERTAKEN && due > now {
                 self.loss_due = self.loss_due.min(due);
                 continue;
             }
             packet.fate = Fate::Lost;
             let packet = *packet;
-            self.lose(packet.bytes, packet.sequence, &mut ack.lost);
             // Numbers go up with the time of sending: the last one found is the last one sent.
-            ack.lost_sent = packet.time;
-            ack.loss = Some(LossSample {
-                in_flight_at_send: packet.in_flight,
-                lost: (self.lost - packet.lost) as u32,
-                app_limited: packet.app_limited,
-            });
+            ack.lost_sent = packet.stamp.sent;
+            ack.loss = Some(self.lose(&packet));
+            ack.lost.add(packet.bytes);
         }
     }
 
-    fn lose(&mut self, bytes: u32, sequence: u64, lost: &mut Count) {
-        lost.add(bytes);
-        self.in_flight -= u64::from(bytes);
-        self.lost += 1;
-        if sequence >= self.una {
-            self.again.push_back(sequence);
+    fn lose(&mut self, packet: &SentPacket) -> LossSample {
+        self.in_flight -= u64::from(packet.bytes);
+        if packet.sequence >= self.una {
+            self.again.push_back(packet.sequence);
         }
+        self.delivery.lose(&packet.stamp)
     }
 
     /// A timer of [`timer`](Self::timer) has come.
@@ -515,13 +457,12 @@ impl Sender {
 
     fn lose_everything(&mut self, now: Time) {
         let in_flight = self.in_flight;
-        let mut lost = Count::default();
         for number in self.sent.first()..self.sent.end() {
             let Some(packet) = self.sent.get_mut(number) else { continue };
             if packet.fate == Fate::Flying {
                 packet.fate = Fate::Lost;
-                let (bytes, sequence) = (packet.bytes, packet.sequence);
-                self.lose(bytes, sequence, &mut lost);
+                let packet = *packet;
+                self.lose(&packet);
             }
         }
         // The oldest first, whatever the order in which they were found lost.

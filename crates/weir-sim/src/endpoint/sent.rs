@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_core::Time;
+use weir_cc::Stamp;
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,23 +13,13 @@ pub(crate) enum Fate {
     Lost,
 }
 
-/// One packet, with what delivery rate estimation needs to know of the moment it was sent
-/// (draft-cheng-iccrg-delivery-rate-estimation section 3.2).
+/// One packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentPacket {
     pub(crate) sequence: u64,
-    pub(crate) time: Time,
     pub(crate) bytes: u32,
     pub(crate) fate: Fate,
-    pub(crate) app_limited: bool,
-    /// Packets, and payload bytes, delivered so far.
-    pub(crate) delivered: u64,
-    pub(crate) delivered_bytes: u64,
-    pub(crate) delivered_ce: u64,
-    pub(crate) delivered_time: Time,
-    pub(crate) first_sent: Time,
-    pub(crate) lost: u64,
-    pub(crate) in_flight: u64,
+    pub(crate) stamp: Stamp,
 }
 
 /// A line of them, by packet number.
