@@ -28,6 +28,7 @@ pub use crate::red::RedKeys;
 pub use crate::step::{StepKeys, Threshold};
 pub use error::ConfigError;
 pub use keys::{Keys, Word};
+pub(crate) use keys::{join, write_unusual};
 pub use registry::QdiscConfig;
 
 use weir_core::{Bytes, Duration, Rate, Seed};
