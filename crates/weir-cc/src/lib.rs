@@ -108,7 +108,7 @@ impl EcnUse {
 ///
 /// The transport calls it with times that never go back. It may send while the bytes in flight and one more packet are
 /// within [`window`](Controller::window), no faster than [`pacing`](Controller::pacing).
-pub trait Controller: Send {
+pub trait Controller: Send + Sync {
     /// What it is called in scenarios.
     fn name(&self) -> &'static str;
 

@@ -35,7 +35,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     let mut link = prepare(scenario, &topology, options, tap)?;
     // Flows end when `control` is dropped at the latest, the bottleneck when `link` is: also where `?` leaves early.
     let control = Switch(Control::held());
-    let running = launch(scenario, &flows, &topology, &control.0)?;
+    let running = launch(scenario, &flows, &topology, &control.0, options.run)?;
     let (start, since_1970) = time_zero();
     began.get_or_init(|| since_1970);
     link.begin_at(start);

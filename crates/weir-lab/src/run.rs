@@ -244,16 +244,17 @@ pub(crate) fn delays(scenario: &Scenario, flows: &[Flow]) -> weir_link::DelayCho
     })
 }
 
-/// Starts all flows; each sets out at its own time.
+/// Starts all flows of the run of that number; each sets out at its own time.
 pub(crate) fn launch(
     scenario: &Scenario,
     flows: &[Flow],
     topology: &Topology,
     control: &Control,
+    run: u64,
 ) -> Result<Vec<traffic::Flow>, RunError> {
     let mut running = Vec::new();
     for (index, flow) in flows.iter().enumerate() {
-        let spec = flow_spec(scenario, flow, index, topology);
+        let spec = flow_spec(scenario, flow, index, topology, run);
         let (server, client) = match flow.direction {
             scenario::Direction::Down => (&topology.server, &topology.client),
             scenario::Direction::Up => (&topology.client, &topology.server),
@@ -263,7 +264,7 @@ pub(crate) fn launch(
     Ok(running)
 }
 
-fn flow_spec(scenario: &Scenario, flow: &Flow, index: usize, topology: &Topology) -> FlowSpec {
+fn flow_spec(scenario: &Scenario, flow: &Flow, index: usize, topology: &Topology, run: u64) -> FlowSpec {
     let server = if flow.ecn { topology.server_ecn_addr(0) } else { topology.server_addr(0) };
     let (from, to) = match flow.direction {
         scenario::Direction::Down => (server, topology.client_addr(0)),
@@ -288,9 +289,11 @@ fn flow_spec(scenario: &Scenario, flow: &Flow, index: usize, topology: &Topology
                 controller: flow.controller.clone(),
                 two_way: flow.pattern == scenario::Pattern::TwoWay,
             }),
-            Stack::Quic => {
-                Traffic::Quic(QuicSpec { window: window(scenario), ..QuicSpec::new(&flow.controller) })
-            }
+            Stack::Quic => Traffic::Quic(QuicSpec {
+                window: window(scenario),
+                seed: Seed { seed: scenario.seed, run },
+                ..QuicSpec::new(&flow.controller)
+            }),
             Stack::Udp => Traffic::Udp(UdpSpec::new(flow.rate.unwrap_or_default())),
         },
     }

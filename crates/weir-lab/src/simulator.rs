@@ -192,7 +192,7 @@ fn check(flows: &[Flow]) -> Result<(), RunError> {
 fn spec(scenario: &Scenario, flow: &Flow, hop: HopId) -> Result<FlowSpec, weir_sim::SpecError> {
     let kind = match flow.stack {
         Stack::Tcp => Kind::Tcp(flow.controller.clone()),
-        Stack::Quic => Kind::Quic(flow.controller.clone()),
+        Stack::Quic => Kind::Quic(traffic::catalogue_name(&flow.controller).to_owned()),
         Stack::Udp => Kind::Datagrams(flow.rate.unwrap_or_default()),
     };
     let rtt = flow.rtt.unwrap_or(scenario.bottleneck.rtt);

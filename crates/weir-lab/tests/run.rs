@@ -7,6 +7,8 @@
 
 #[path = "run/capture.rs"]
 mod capture;
+#[path = "run/controllers.rs"]
+mod controllers;
 #[path = "run/ecn.rs"]
 mod ecn;
 #[path = "run/ends.rs"]

@@ -128,7 +128,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     let mut listener = Listener::start(scenario, &tree, measured, classifier.events()?, recorder)?;
     // Flows end when `control` is dropped at the latest, the threads when theirs are: also where `?` leaves early.
     let control = Switch(Control::held());
-    let running = launch(scenario, &flows, &topology, &control.0)?;
+    let running = launch(scenario, &flows, &topology, &control.0, options.run)?;
     let (start, since_1970) = time_zero();
     began.get_or_init(|| since_1970);
     listener.begin_at(start);
