@@ -101,7 +101,7 @@ impl CrqKeys {
         let bytes = match self.burst {
             Limit::Packets(packets) => u64::from(packets) * u64::from(context.mtu),
             Limit::Bytes(Bytes(bytes)) => bytes,
-            Limit::Bdp(_) => {
+            Limit::Bdp(_) | Limit::Time(_) => {
                 let reason = format!("give packets such as 2p or bytes such as 3kb, not {}", self.burst);
                 return Err(ConfigError::refused("burst", reason));
             }
