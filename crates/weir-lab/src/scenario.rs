@@ -30,7 +30,8 @@ pub struct Scenario {
     /// The bottleneck.
     pub bottleneck: Bottleneck,
     /// The responsiveness law that watches it: `preset`, and any parameter that differs from the preset's. Unless
-    /// `main_signal` is given, it is ECN if every queue marks and loss otherwise (CRQ section III-B.1).
+    /// `main_signal` is given, it is both with a queue for flows that answer to marks, else ECN if every queue marks and
+    /// loss otherwise (CRQ section III-B.1).
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub law: toml::Table,
     /// The flows, in order.
@@ -235,8 +236,12 @@ impl Scenario {
         let mut params: Params =
             table.try_into().map_err(|error: toml::de::Error| with_nearest_key(error.message()))?;
         let qdisc = &self.bottleneck.qdisc;
-        if !given("main_signal") && qdisc.marks() {
-            params.main_signal = MainSignal::Ecn;
+        if !given("main_signal") {
+            params.main_signal = match qdisc {
+                QdiscConfig::Crq(keys) if keys.ecn_responsive.is_some() => MainSignal::Both,
+                _ if qdisc.marks() => MainSignal::Ecn,
+                _ => params.main_signal,
+            };
         }
         if !given("reset_on_switch") && !matches!(qdisc, QdiscConfig::Crq(_)) {
             // With one queue there is no other to switch to, so nothing is forgotten.

@@ -60,3 +60,46 @@ fn what_it_cannot_do_is_said_before_it_runs() {
     let error = run(&scenario, &options).unwrap_err().to_string();
     assert!(error.contains("direction") && error.contains("--on emu"), "{error}");
 }
+
+#[test]
+fn who_answers_to_marks_to_losses_and_to_nothing_end_in_three_queues() {
+    let text = r#"
+        [bottleneck]
+        rate = "30mbit"
+        rtt = "20ms"
+        qdisc = "crq standard codel ecn responsive codel ecn_responsive codel ecn burst 3p"
+        [[flow]]
+        name = "marks"
+        stack = "tcp"
+        controller = "cubic"
+        ecn = true
+        duration = "30s"
+        [[flow]]
+        name = "losses"
+        stack = "quic"
+        controller = "reno"
+        duration = "30s"
+        [[flow]]
+        name = "nothing"
+        stack = "udp"
+        rate = "9mbit"
+        duration = "30s"
+    "#;
+    assert_eq!(Scenario::parse(text, "test").unwrap().main_signal(), weir_law::MainSignal::Both);
+    let result = simulate(text, 0);
+    let queues: Vec<_> = result.queues.iter().map(|queue| queue.name.as_str()).collect();
+    assert_eq!(queues, ["standard", "responsive", "ecn-responsive"]);
+    let last =
+        |flow: &str| result.choices.iter().rev().find(|row| row.flow == flow).map(|row| row.queue.clone());
+    assert_eq!(last("marks").as_deref(), Some("ecn-responsive"));
+    assert_eq!(last("losses").as_deref(), Some("responsive"));
+    assert_eq!(last("nothing"), None);
+    let [marks, losses, nothing] = [0, 1, 2].map(|flow| &result.flows[flow]);
+    assert!(marks.responsive_packets > 0.8 && losses.responsive_packets > 0.8, "{marks:?} {losses:?}");
+    assert_eq!(nothing.responsive_packets, 0.0);
+    assert!(marks.marked > 0 && losses.dropped > 0 && nothing.dropped > 0, "{nothing:?}");
+    // A third of the link each, of which payload is some 95 %.
+    for flow in [marks, losses] {
+        assert!((6.5e6..9.7e6).contains(&flow.goodput_bps), "{flow:?}");
+    }
+}
