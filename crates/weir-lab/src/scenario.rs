@@ -11,6 +11,7 @@ use weir_core::{Bytes, Duration, Rate};
 use weir_law::{MainSignal, Params};
 use weir_qdisc::QdiscConfig;
 
+use crate::host::{Hosts, MAX_ADDRESSES};
 use crate::traffic::{self, Stack};
 
 /// Bytes on the wire of a full packet: 1500 and the Ethernet header, as the kernel's `psched_mtu` counts.
@@ -76,6 +77,12 @@ pub struct Flow {
     /// Its congestion control; not for UDP.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub controller: String,
+    /// The server host at which it is; flows that name none share one. For disciplines that share by host.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub server: String,
+    /// The client host at which it is; flows that name none share one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub client: String,
     /// Which way its data goes.
     #[serde(default)]
     pub direction: Direction,
@@ -309,6 +316,11 @@ impl Scenario {
         let flows: u32 = self.flows.iter().map(|flow| flow.count.min(100_000)).sum();
         if flows > 2_000 {
             return fail("flow.count", format!("{flows} flows; at most 2000 can run on one host"));
+        }
+        for (key, count) in ["flow.server", "flow.client"].into_iter().zip(Hosts::of(&self.flows).counts()) {
+            if count > MAX_ADDRESSES {
+                return fail(key, format!("{count} hosts; at most {MAX_ADDRESSES} can be told apart"));
+            }
         }
         if let Some(flow) = self.flows.iter().find(|flow| flow.start >= self.measure.timeout) {
             let message = format!("flow '{}' starts at {}, when the run has ended", flow.label(), flow.start);

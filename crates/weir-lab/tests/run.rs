@@ -17,6 +17,8 @@ mod ends;
 mod figures;
 #[path = "run/flows.rs"]
 mod flows;
+#[path = "run/hosts.rs"]
+mod hosts;
 #[path = "run/plans.rs"]
 mod plans;
 

@@ -103,3 +103,34 @@ fn who_answers_to_marks_to_losses_and_to_nothing_end_in_three_queues() {
         assert!((6.5e6..9.7e6).contains(&flow.goodput_bps), "{flow:?}");
     }
 }
+
+/// Goodputs in Mbit/s of a flow alone at its hosts, and of eight that share theirs.
+fn one_beside_eight(isolation: &str) -> (f64, f64) {
+    let flow = |name: &str, count: u32| {
+        format!(
+            "[[flow]]\nname = \"{name}\"\nserver = \"{name}\"\nclient = \"{name}\"\nstack = \"tcp\"\n\
+             controller = \"cubic\"\nduration = \"20s\"\ncount = {count}\n"
+        )
+    };
+    let text = format!(
+        "[bottleneck]\nrate = \"40mbit\"\nrtt = \"20ms\"\nqdisc = \"cake isolation {isolation}\"\n{}{}",
+        flow("one", 1),
+        flow("eight", 8)
+    );
+    let result = simulate(&text, 0);
+    let rates: Vec<f64> = result.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect();
+    (rates[0], rates[1..].iter().sum())
+}
+
+#[test]
+fn cake_is_fair_among_the_hosts_of_a_scenario() {
+    for isolation in ["dual-dsthost", "dual-srchost", "triple-isolate"] {
+        let (one, eight) = one_beside_eight(isolation);
+        println!("{isolation}: {one:.1} and {eight:.1} Mbit/s");
+        // After a drop, a Cubic alone is below its share for a while.
+        assert!((0.85..1.1).contains(&(one / eight)), "{isolation}: {one} and {eight}");
+    }
+    let (one, eight) = one_beside_eight("flows");
+    println!("flows: {one:.1} and {eight:.1} Mbit/s");
+    assert!((0.9..1.1).contains(&(8.0 * one / eight)), "{one} and {eight}");
+}

@@ -57,6 +57,7 @@ pub struct FlowSpec {
     pub(crate) mark: f64,
     pub(crate) receiver: Option<ReceiverConfig>,
     pub(crate) controller: Option<Box<dyn Controller>>,
+    pub(crate) hosts: [u16; 2],
 }
 
 /// A flow that cannot be.
@@ -105,6 +106,7 @@ impl FlowSpec {
             mark: 0.0,
             receiver: None,
             controller: None,
+            hosts: [0; 2],
         })
     }
 
@@ -124,6 +126,13 @@ impl FlowSpec {
     /// As [`FlowSpec::new`].
     pub fn quic(name: &str, hop: HopId, rtt: Duration) -> Result<Self, SpecError> {
         Self::new(Kind::Quic(name.to_owned()), &[hop], rtt)
+    }
+
+    /// Goes from the first of these hosts to the second, for disciplines that share by host; both 0, not told apart, unless
+    /// told.
+    #[must_use]
+    pub fn hosts(self, hosts: [u16; 2]) -> Self {
+        Self { hosts, ..self }
     }
 
     /// Uses ECN.
@@ -220,6 +229,7 @@ pub(crate) enum Source {
 }
 
 pub(crate) struct Flow {
+    pub(crate) hosts: [u16; 2],
     pub(crate) path: Vec<HopId>,
     /// From the last link to the receiver.
     pub(crate) tail: Duration,
@@ -295,6 +305,7 @@ impl Flow {
             }
         };
         Ok(Self {
+            hosts: spec.hosts,
             path: spec.path,
             tail: behind / 2,
             back: behind - behind / 2,

@@ -312,6 +312,7 @@ impl<O: Observer> Network<O> {
         self.next_id += 1;
         let flow = &mut self.flows[index as usize];
         flow.report.sent += 1;
+        packet.hosts = flow.hosts;
         if flow.loss > 0.0 && flow.random.unit() < flow.loss {
             return;
         }

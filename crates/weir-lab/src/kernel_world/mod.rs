@@ -25,10 +25,12 @@ use weir_link::kernel::{KernelError, identify};
 use crate::capture::Capture;
 use crate::edges;
 use crate::gather;
-use crate::host::{HostError, Topology, TopologySpec};
+use crate::host::{HostError, Topology};
 use crate::record::Recorder;
 use crate::result::RunResult;
-use crate::run::{Ended, RunError, RunOptions, Switch, World, launch, port, since, time_zero, watch, window};
+use crate::run::{
+    Ended, RunError, RunOptions, Switch, World, launch, port, since, time_zero, topology_spec, watch,
+};
 use crate::scenario::Scenario;
 use crate::traffic::{self, Control};
 
@@ -104,7 +106,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         return Err(KernelWorldError::Missing { kinds: missing.join(", ") }.into());
     }
     let flows = scenario.expanded_flows();
-    let spec = TopologySpec { tcp_buffer: window(scenario), ..TopologySpec::default() };
+    let spec = topology_spec(scenario, &flows);
     let topology = Topology::build_forwarding(&spec, &[])?;
     // A killed run has left journals, but no interfaces to restore. One that cannot be read is somebody else's.
     let _ = weir_link::offload::recover();
