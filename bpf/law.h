@@ -324,7 +324,7 @@ WEIR_INLINE void weir_reopen(struct weir_flow *flow)
 {
 	u32 cycle = flow->cycle + 1;
 	u64 bytes = flow->bytes, packets = flow->packets;
-	u8 kind = flow->kind;
+	u8 kind = flow->kind, law = flow->law;
 
 	*flow = (struct weir_flow){
 		.cycle = cycle,
@@ -333,7 +333,31 @@ WEIR_INLINE void weir_reopen(struct weir_flow *flow)
 		.bytes = bytes,
 		.packets = packets,
 		.kind = kind,
+		.law = law,
 	};
+}
+
+/*
+ * Law number `law` goes on with the flow. If that was kept by another, verdicts and votes stay, and what the connection has
+ * shown of itself. But what was counted towards the next judgements was counted by other rules and maybe in other registers:
+ * cycles begin anew, as for a flow that is met midway.
+ */
+WEIR_INLINE void weir_take_over(struct weir_flow *flow, u32 law)
+{
+	int i;
+
+	if (flow->law == law)
+		return;
+	flow->law = (u8)law;
+	flow->cycle++;
+	flow->first_cycle = flow->cycle;
+	flow->signal_floor = flow->cycle;
+	flow->cycle_packets = 0;
+	for (i = 0; i < WEIR_HISTORY; i++)
+		flow->window[i] = 0;
+	weir_forget_signals(flow);
+	flow->state &= WEIR_SEEN_INITIAL | WEIR_SHORT_FORWARD | WEIR_SHORT_REVERSE | WEIR_ISN_FORWARD | WEIR_ISN_REVERSE;
+	flow->spin_run = 0; /* for TCP a part of the right edge, which the state no longer says is there */
 }
 
 /* Prepares the fields that transports share for this packet's. They change hands only where the key has no protocol. */

@@ -193,7 +193,8 @@ struct weir_flow {
 	u16 state;
 	u8 verdict[2];        /* [enum weir_signal] enum weir_verdict */
 	u8 kind;              /* WEIR_TCP or WEIR_QUIC: whose fields the union holds; 0 before either was seen */
-	u8 reserved[3];
+	u8 law;               /* by which law it was kept last, where the caller numbers them */
+	u8 reserved[2];
 };
 
 struct weir_cycle_end {

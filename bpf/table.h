@@ -77,7 +77,7 @@ struct weir_table_params {
 	u32 linger;            /* the same after FIN or RST */
 	u32 candidate_idle;    /* ticks after which a candidate may go... */
 	u32 candidate_reverse_idle; /* ...and one that has seen both directions */
-	u32 reserved;
+	u32 law;               /* number of the present law among those of the table's life, modulo 256 */
 };
 
 /* Kept per processor. */
@@ -413,7 +413,8 @@ WEIR_INLINE u32 weir_place(const struct weir_table_params *params, const struct 
 	return place;
 }
 
-WEIR_INLINE void weir_settle(struct weir_bucket *bucket, u32 way, const struct weir_key *key, u16 tag, u32 ascending)
+WEIR_INLINE void weir_settle(const struct weir_table_params *params, struct weir_bucket *bucket, u32 way,
+			     const struct weir_key *key, u16 tag, u32 ascending)
 {
 	struct weir_entry *entry = &bucket->way[way & (WEIR_WAYS - 1)];
 
@@ -421,6 +422,7 @@ WEIR_INLINE void weir_settle(struct weir_bucket *bucket, u32 way, const struct w
 	bucket->flags[way & (WEIR_WAYS - 1)] = ascending ? WEIR_ENTRY_ASCENDING : 0;
 	entry->key = *key;
 	weir_flow_init(&entry->flow);
+	entry->flow.law = (u8)params->law;
 	entry->pending[WEIR_LOSS] = 0;
 	entry->pending[WEIR_MARK] = 0;
 }
@@ -528,7 +530,7 @@ WEIR_INLINE u32 weir_lookup(const struct weir_table_params *params, struct weir_
 	}
 	weir_filter_in(filter, key);
 	counters->admitted++;
-	weir_settle(bucket, way, key, tag, reverse ? !ascending : ascending);
+	weir_settle(params, bucket, way, key, tag, reverse ? !ascending : ascending);
 	return way;
 }
 
@@ -568,6 +570,7 @@ WEIR_INLINE u32 weir_table_forward(const struct weir_law_params *law, const stru
 	}
 	entry = &bucket->way[way & (WEIR_WAYS - 1)];
 	weir_drain(law, entry, counters);
+	weir_take_over(&entry->flow, params->law);
 	weir_law_forward(law, &entry->flow, packet, now, out);
 	if (out->ended) {
 		weir_retime(law, &entry->flow, WEIR_EXACT_NOW(now), out);
@@ -595,6 +598,7 @@ WEIR_INLINE u32 weir_table_reverse(const struct weir_law_params *law, const stru
 		return way;
 	entry = &bucket->way[way & (WEIR_WAYS - 1)];
 	weir_drain(law, entry, counters);
+	weir_take_over(&entry->flow, params->law);
 	if (weir_law_reverse(law, &entry->flow, packet))
 		counters->reopened++;
 	weir_note(bucket, way, packet, tick);

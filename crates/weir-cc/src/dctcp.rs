@@ -159,12 +159,13 @@ impl Controller for Dctcp8257 {
         self.next = ack.next;
         self.acked += ack.delivered.bytes;
         self.marked += ack.ce.bytes;
-        if ack.una >= self.round_end && self.acked > 0 {
+        if ack.una > self.round_end && self.acked > 0 {
             let share = self.marked as f64 / self.acked as f64;
             self.alpha += (share - self.alpha) / 16.0;
             (self.acked, self.marked, self.round_end) = (0, 0, ack.next);
         }
-        let reacts = ack.una >= self.reduced_until;
+        // The packet before it was sent before the window shrank.
+        let reacts = ack.una > self.reduced_until;
         if reacts && ack.lost.packets > 0 {
             self.reduce(0.5);
         } else if reacts && ack.ce.packets > 0 {
@@ -226,6 +227,14 @@ mod tests {
         assert_eq!(dctcp.reduce(&window(103), Signal::Mark, Time::ZERO), 102);
         assert_eq!(dctcp.reduce(&window(100), Signal::Loss, Time::ZERO), 50);
         assert_eq!(dctcp.reduce_again(&window(60), Time::ZERO), Some(30));
+    }
+
+    #[test]
+    fn a_window_that_is_marked_to_its_last_packet_shrinks_once() {
+        let mut dctcp = Dctcp8257 { window: 40.0, threshold: 40.0, alpha: 0.5, ..Dctcp8257::new(&setup()) };
+        Path::new(20).marked_round(&mut dctcp, |_| false, |_| true);
+        // By half of alpha, which the first mark has made a sixteenth of the way to 1.
+        assert_eq!(dctcp.window, 40.0 * (1.0 - (0.5 + 0.5 / 16.0) / 2.0));
     }
 
     #[test]

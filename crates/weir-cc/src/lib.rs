@@ -130,7 +130,7 @@ pub trait Controller: Send + Sync {
         None
     }
 
-    /// How its packets take part in ECN.
+    /// How its packets take part in ECN, the same for its whole life.
     fn ecn(&self) -> EcnUse {
         EcnUse::Off
     }

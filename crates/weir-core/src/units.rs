@@ -57,6 +57,13 @@ impl Rate {
         if self.0 == 0 {
             return Duration::MAX;
         }
+        // All packets, in one division of the machine's own width.
+        if let Some(nanobits) = bytes.checked_mul(8_000_000_000)
+            && let Some(scaled) = nanobits.checked_add(*remainder)
+        {
+            *remainder = scaled % self.0;
+            return Duration::from_nanos(scaled / self.0);
+        }
         let scaled = bytes as u128 * 8_000_000_000 + *remainder as u128;
         *remainder = (scaled % self.0 as u128) as u64;
         Duration::from_nanos((scaled / self.0 as u128) as u64)
@@ -246,6 +253,13 @@ mod tests {
         let nanos: u64 = (0..100_000).map(|_| rate.serialize(1514, &mut remainder).as_nanos()).sum();
         let exact = 1514u128 * 100_000 * 8_000_000_000 / 7_777_777;
         assert_eq!(u128::from(nanos), exact);
+        // More than fits 64 bits: the same as in three parts.
+        let (mut remainder, mut parts) = (5, 5);
+        let whole = rate.serialize(6_000_000_000, &mut remainder);
+        let sum = rate.serialize(2_000_000_000, &mut parts).as_nanos()
+            + rate.serialize(2_000_000_000, &mut parts).as_nanos()
+            + rate.serialize(2_000_000_000, &mut parts).as_nanos();
+        assert_eq!((whole.as_nanos(), remainder), (sum, parts));
         assert_eq!(rate.time_for(1514).as_nanos(), (1514u64 * 8_000_000_000).div_ceil(7_777_777));
         assert_eq!(Rate::from_bits_per_sec(8_000).bytes_in(Duration::from_secs(2)), Bytes(2_000));
     }

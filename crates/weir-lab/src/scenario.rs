@@ -3,6 +3,9 @@
 //! The same file runs in every world. Unknown keys are errors that name the nearest known one; everything that can be
 //! wrong is found before anything runs.
 
+mod ends;
+mod workload;
+
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +16,7 @@ use weir_qdisc::QdiscConfig;
 
 use crate::host::{Hosts, MAX_ADDRESSES};
 use crate::traffic::{self, Stack};
+pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
 
 /// Bytes on the wire of a full packet: 1500 and the Ethernet header, as the kernel's `psched_mtu` counts.
 pub const FULL_PACKET: u64 = 1514;
@@ -36,8 +40,11 @@ pub struct Scenario {
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub law: toml::Table,
     /// The flows, in order.
-    #[serde(rename = "flow")]
+    #[serde(rename = "flow", default)]
     pub flows: Vec<Flow>,
+    /// The workloads, in order. World `sim` only.
+    #[serde(rename = "workload", default, skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<Workload>,
     /// What to measure.
     #[serde(default)]
     pub measure: Measure,
@@ -107,6 +114,21 @@ pub struct Flow {
     /// The constant rate of a UDP flow, in wire bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
+    /// Segments that the sender hands over as one packet at most; 1 if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gso: Option<u32>,
+    /// The window to begin with, in packets; 10 if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u32>,
+    /// An acknowledgement for this many packets; 2 if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ack_every: Option<u32>,
+    /// The longest that a packet waits for an acknowledgement; 40 ms with TCP and 25 ms with QUIC if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ack_delay: Option<Duration>,
+    /// What comes within this time is acknowledged together; nothing if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gro: Option<Duration>,
     /// How many such flows.
     #[serde(default = "one_flow")]
     pub count: u32,
@@ -144,12 +166,25 @@ pub struct Measure {
     pub timeout: Duration,
     /// Whether to write every packet's headers, as it left the bottleneck, to a pcapng file.
     pub pcap: bool,
+    /// Whether to write a line of text for each thing that happens to a packet. World `sim` only.
+    #[serde(skip_serializing_if = "is_off")]
+    pub trace: bool,
 }
 
 impl Default for Measure {
     fn default() -> Self {
-        Self { interval: Duration::from_millis(50), timeout: Duration::from_secs(300), pcap: false }
+        Self {
+            interval: Duration::from_millis(50),
+            timeout: Duration::from_secs(300),
+            pcap: false,
+            trace: false,
+        }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_off(flag: &bool) -> bool {
+    !flag
 }
 
 fn one() -> u64 {
@@ -277,7 +312,8 @@ impl Scenario {
         flows
     }
 
-    fn check(&self) -> Result<(), (String, String)> {
+    /// Finds what makes no sense: its key, and the remedy.
+    pub(crate) fn check(&self) -> Result<(), (String, String)> {
         let fail = |key: &str, message: String| Err((key.to_owned(), message));
         let bottleneck = &self.bottleneck;
         if bottleneck.rate.bits_per_sec() < 1_000 {
@@ -310,8 +346,8 @@ impl Scenario {
                 "must be above 0; give the longest that the run may take".to_owned(),
             );
         }
-        if self.flows.is_empty() {
-            return fail("flow", "a scenario needs at least one [[flow]]".to_owned());
+        if self.flows.is_empty() && self.workloads.is_empty() {
+            return fail("flow", "a scenario needs at least one [[flow]] or [[workload]]".to_owned());
         }
         let flows: u32 = self.flows.iter().map(|flow| flow.count.min(100_000)).sum();
         if flows > 2_000 {
@@ -331,13 +367,23 @@ impl Scenario {
                 (format!("flow {} ('{}'): {key}", index + 1, flow.label()), message)
             })?;
         }
-        if self.flows.iter().all(|flow| flow.bytes.is_none() && flow.duration.is_none()) {
-            return fail(
-                "flow",
-                "no flow has 'bytes' or 'duration', so the run would only end at its timeout".to_owned(),
-            );
+        self.check_workloads()?;
+        if !self.has_end() {
+            let message = if self.workloads.is_empty() {
+                "no flow has 'bytes' or 'duration', so the run would only end at its timeout"
+            } else {
+                "no flow has 'bytes' or 'duration' and no workload 'duration' or 'requests', so the run would only end at \
+                 its timeout"
+            };
+            return fail("flow", message.to_owned());
         }
         Ok(())
+    }
+
+    /// Whether anything in it comes to an end by itself.
+    pub(crate) fn has_end(&self) -> bool {
+        self.flows.iter().any(|flow| flow.bytes.is_some() || flow.duration.is_some())
+            || self.workloads.iter().any(Workload::has_end)
     }
 
     /// What a queue discipline must know to be built for the run of that number.
@@ -352,6 +398,31 @@ impl Scenario {
 }
 
 impl Flow {
+    /// An endless flow without a controller and with all defaults.
+    pub fn of(stack: Stack) -> Self {
+        Self {
+            server: String::new(),
+            client: String::new(),
+            name: String::new(),
+            stack,
+            controller: String::new(),
+            direction: Direction::default(),
+            pattern: Pattern::default(),
+            bytes: None,
+            duration: None,
+            start: Duration::ZERO,
+            ecn: false,
+            rtt: None,
+            rate: None,
+            gso: None,
+            initial_window: None,
+            ack_every: None,
+            ack_delay: None,
+            gro: None,
+            count: 1,
+        }
+    }
+
     fn default_name(&self) -> String {
         match self.stack {
             Stack::Udp => "UDP".to_owned(),
@@ -360,7 +431,8 @@ impl Flow {
         }
     }
 
-    fn label(&self) -> String {
+    /// Its name, or the one that it gets.
+    pub(crate) fn label(&self) -> String {
         if self.name.is_empty() { self.default_name() } else { self.name.clone() }
     }
 
@@ -375,6 +447,7 @@ impl Flow {
         if self.duration == Some(Duration::ZERO) {
             return fail("duration", "must be above 0".to_owned());
         }
+        self.check_ends()?;
         if self.stack == Stack::Udp {
             if self.rate.is_none_or(|rate| rate.bits_per_sec() == 0) {
                 return fail("rate", "a UDP flow needs a rate above 0, such as 50mbit".to_owned());
@@ -418,7 +491,7 @@ impl Flow {
 }
 
 /// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
-fn with_nearest_key(message: &str) -> String {
+pub(crate) fn with_nearest_key(message: &str) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let is_unknown = message.contains("unknown field") || message.contains("unknown variant");
     let Some((unknown, known)) = quoted.split_first().filter(|_| is_unknown) else {
@@ -483,6 +556,12 @@ mod tests {
             ("limit 1bdp", "limit 0.001bdp", "bottleneck.qdisc"),
             ("\"1s\"", "\"400s\"", "measure.timeout: flow 'UDP' starts at 400s"),
             ("bytes = \"10mb\"", "", "no flow has 'bytes' or 'duration'"),
+            ("count = 2", "gso = 46", "gso: must lie between 1 and 45"),
+            ("count = 2", "initial_window = 0", "initial_window: must be at least 1"),
+            ("count = 2", "ack_every = 0", "ack_every: must be at least 1"),
+            ("count = 2", "ack_delay = \"1s\"", "ack_delay: must be at most 500ms"),
+            ("count = 2", "gro = \"1s\"", "gro: must be at most 100ms"),
+            ("start = \"1s\"", "gso = 2", "gso: only TCP and QUIC flows have it"),
             ("[bottleneck]", "law.preset = \"papr\"\n[bottleneck]", "did you mean `paper`?"),
             ("[bottleneck]", "law.spin_debonce = 3\n[bottleneck]", "did you mean `spin_debounce`?"),
             (

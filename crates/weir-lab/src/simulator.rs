@@ -1,14 +1,18 @@
 //! World `sim`: the scenario in virtual time. Queue disciplines and law are those of the other worlds, endpoints are
 //! weir-sim's with weir-cc's controllers. The same seed gives the same result, on any machine.
 
+mod headers;
+mod trace;
 mod wire;
+mod wiretap;
+mod workloads;
 
 use std::sync::atomic::Ordering;
 
 use weir_core::{Audit, Duration, Ecn, Event, EventKind, EventSink, FlowId, Packet, Seed, Time};
-use weir_law::{Direction, Law, Signal};
+use weir_law::{Direction, Law, Signal, Start, parse_cut};
 use weir_link::Observer as _;
-use weir_sim::{Amount, Carried, FlowSpec, HopId, HopSpec, Kind, Network, Observer};
+use weir_sim::{Amount, Carried, FlowSpec, HopId, HopSpec, Kind, Network, Observer, Opening};
 
 use crate::gather;
 use crate::host::Hosts;
@@ -18,6 +22,7 @@ use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, por
 use crate::scenario::{self, FULL_PACKET, Flow, Pattern, Scenario};
 use crate::traffic::{self, RttSample, Stack};
 use wire::Wire;
+use wiretap::Wiretap;
 
 /// How often, in virtual time, progress is told and an interrupt is looked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -30,6 +35,11 @@ struct Watcher {
     wires: Vec<Wire>,
     /// The law's number of each flow.
     judged: Vec<FlowId>,
+    /// Flows of the scenario, before those of its workloads.
+    flows: usize,
+    /// The workloads' stacks.
+    stacks: Vec<Stack>,
+    tap: Option<Box<Wiretap>>,
 }
 
 impl Watcher {
@@ -48,7 +58,10 @@ impl Watcher {
 }
 
 impl Observer for Watcher {
-    fn event(&mut self, _: HopId, event: &Event) {
+    fn event(&mut self, hop: HopId, event: &Event) {
+        if let Some(tap) = &mut self.tap {
+            tap.event(hop.index(), event, &self.wires[event.packet.flow.0 as usize]);
+        }
         self.audit.event(event);
         self.recorder.event(event);
         let packet = &event.packet;
@@ -64,10 +77,59 @@ impl Observer for Watcher {
 
     fn arriving(&mut self, _: HopId, packet: &mut Packet, carried: &Carried) {
         let wire = self.wires[packet.flow.0 as usize];
-        let parsed = wire.data(carried, packet.ecn, packet.wire_bytes);
+        let parsed = wire.data(carried, packet);
         let stamp = self.judge(packet.flow, &parsed, Direction::Forward, packet.arrived);
         packet.cycle = stamp.cycle;
         packet.choice = stamp.choice;
+        if let Some(tap) = &mut self.tap {
+            tap.arriving(packet, carried);
+        }
+    }
+
+    fn departed(&mut self, hop: HopId, packet: &Packet, now: Time) {
+        if let Some(tap) = &mut self.tap {
+            tap.departed(hop.index(), packet, now, &self.wires[packet.flow.0 as usize]);
+        }
+    }
+
+    fn opening(&mut self, opening: &Opening) {
+        let flow = opening.flow;
+        if let Some(workload) = opening.workload {
+            let (index, stack) = (flow.0 as usize, self.stacks[workload.index()]);
+            if index >= self.wires.len() {
+                self.wires.resize(index + 1, Wire::new(stack, 0, 0));
+                self.judged.resize(index + 1, FlowId::NONE);
+            }
+            self.wires[index] = Wire::new(stack, port(index), index);
+            self.recorder.book(flow, self.flows + workload.index());
+        }
+        let wire = self.wires[flow.0 as usize];
+        let carried = Carried { flow, ..Carried::default() };
+        let packet = Packet::new(0, flow, FULL_PACKET as u32, opening.now);
+        if let Some(key) = wire.data(&carried, &packet).flow_key()
+            && opening.workload.is_none()
+        {
+            self.recorder.new_flow(flow, &key, opening.now);
+        }
+        if let Some([syn, answer]) = wire.handshake(opening.offset as u32) {
+            self.judge(flow, &syn, Direction::Reverse, opening.now);
+            self.judge(flow, &answer, Direction::Forward, opening.now);
+        }
+        if wire.stack() == Stack::Quic && opening.workload.is_some() {
+            // So that the law does not take one request's connection for the next one's.
+            for (down, direction) in [(false, Direction::Reverse), (true, Direction::Forward)] {
+                let initial = headers::initial(&wire, down);
+                let parsed = parse_cut(initial.bytes(), initial.length, Start::Ethernet);
+                self.judge(flow, &parsed, direction, opening.now);
+            }
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.opens(opening, &wire);
+        }
+    }
+
+    fn watches_headers(&self) -> bool {
+        self.tap.is_some()
     }
 
     fn watches_return(&self) -> bool {
@@ -77,6 +139,9 @@ impl Observer for Watcher {
     fn returning(&mut self, carried: &Carried, now: Time) {
         let parsed = self.wires[carried.flow.0 as usize].acknowledgement(carried);
         self.judge(carried.flow, &parsed, Direction::Reverse, now);
+        if let Some(tap) = &mut self.tap {
+            tap.returning(carried, now, &self.wires[carried.flow.0 as usize]);
+        }
     }
 }
 
@@ -84,39 +149,25 @@ impl Observer for Watcher {
 pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let flows = scenario.expanded_flows();
     check(&flows)?;
-    if options.pcap.is_some() {
-        return Err(RunError::Scenario(
-            "measure.pcap: packets have no bytes in world sim; use --on emu".to_owned(),
-        ));
-    }
     let params = scenario.law_params().map_err(RunError::Scenario)?;
     let bottleneck = &scenario.bottleneck;
     let queues = bottleneck.qdisc.queue_names().len();
-    let ports = (0..flows.len()).map(port).collect();
-    let mut watcher = Watcher {
+    let ports = (0..flows.len()).map(port).chain(scenario.workloads.iter().map(|_| 0)).collect();
+    let connections: u32 = scenario.workloads.iter().map(scenario::Workload::most_connections).sum();
+    let watcher = Watcher {
         recorder: Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None),
         audit: Audit::with_capacity(flows.len()),
-        law: Law::new(params, LAW_CAPACITY),
+        law: Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize)),
         wires: flows
             .iter()
             .enumerate()
             .map(|(index, flow)| Wire::new(flow.stack, port(index), index))
             .collect(),
         judged: vec![FlowId::NONE; flows.len()],
+        flows: flows.len(),
+        stacks: scenario.workloads.iter().map(|workload| workload.stack).collect(),
+        tap: Wiretap::create(options)?.map(Box::new),
     };
-    for index in 0..flows.len() {
-        let flow = FlowId(index as u32);
-        let wire = watcher.wires[index];
-        let carried =
-            Carried { flow, offset: 0, payload: 0, sent: Time::ZERO, echoed: Time::ZERO, spin: false };
-        if let Some(key) = wire.data(&carried, Ecn::NotEct, FULL_PACKET as u32).flow_key() {
-            watcher.recorder.new_flow(flow, &key, Time::ZERO);
-        }
-        if let Some([syn, answer]) = wire.handshake() {
-            watcher.judge(flow, &syn, Direction::Reverse, Time::ZERO);
-            watcher.judge(flow, &answer, Direction::Forward, Time::ZERO);
-        }
-    }
 
     let seed = Seed { seed: scenario.seed, run: options.run };
     let mut network = Network::new(seed, watcher);
@@ -128,6 +179,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     for (index, flow) in flows.iter().enumerate() {
         network.add_flow(spec(scenario, flow, hosts.at(index), hop).map_err(refused)?).map_err(refused)?;
     }
+    let added = workloads::add(&mut network, scenario, hop).map_err(refused)?;
     let cut_short = advance(&mut network, scenario, options);
 
     let end = network.now();
@@ -136,8 +188,22 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         .enumerate()
         .map(|(index, flow)| flow_result(flow, &network.flow(FlowId(index as u32)), end))
         .collect::<Vec<_>>();
+    let done = scenario
+        .workloads
+        .iter()
+        .zip(&added)
+        .map(|(workload, id)| workloads::result(workload, &network.workload(*id), end))
+        .collect();
+    let cut_workloads = scenario
+        .workloads
+        .iter()
+        .zip(&added)
+        .filter(|(workload, id)| workload.has_end() && !network.workload(**id).done)
+        .map(|(workload, _)| workload.label().to_owned())
+        .collect();
     let left = network.drain();
-    let watcher = network.into_observer();
+    let mut watcher = network.into_observer();
+    watcher.tap.take().map_or(Ok(()), |tap| tap.finish())?;
     let audit = watcher.audit.report(left);
     let mut health = Health {
         arrived: audit.total.arrived,
@@ -158,6 +224,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         world: World::Sim,
         io: "virtual time".to_owned(),
         flows: flows.into_iter().zip(results).collect(),
+        workloads: done,
         recorder: Box::new(watcher.recorder),
         health,
         law_counters: gather::named(&watcher.law.counters()),
@@ -166,6 +233,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         started_unix_s: 0,
         wall: end.since(Time::ZERO),
         cut_short,
+        cut_workloads,
         capture_missed: 0,
         host_drops: 0,
     };
@@ -215,6 +283,7 @@ fn spec(
     Ok(FlowSpec::new(kind, &[hop], rtt)?
         .hosts([server as u16, 1 + client as u16])
         .ecn(flow.ecn)
+        .ends(flow.end_options())
         .start(flow.start + ahead)
         .position(scenario.bottleneck.position)
         .amount(amount))
@@ -233,7 +302,7 @@ fn advance(
 ) -> Option<&'static str> {
     let began = now();
     let end = Time::ZERO + scenario.measure.timeout;
-    let ends = scenario.flows.iter().any(|flow| flow.bytes.is_some() || flow.duration.is_some());
+    let ends = scenario.has_end();
     loop {
         let at = (network.now() + LOOK).min(end);
         if network.run_until_done(at) && ends {

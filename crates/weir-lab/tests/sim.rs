@@ -1,5 +1,10 @@
 //! World `sim`: the same bytes every time, and what Linux 7.2 did in the same scenarios.
 
+#[path = "sim/capture.rs"]
+mod capture;
+#[path = "sim/workloads.rs"]
+mod workloads;
+
 use std::sync::atomic::AtomicBool;
 
 use weir_lab::result::RunResult;
@@ -133,4 +138,26 @@ fn cake_is_fair_among_the_hosts_of_a_scenario() {
     let (one, eight) = one_beside_eight("flows");
     println!("flows: {one:.1} and {eight:.1} Mbit/s");
     assert!((0.9..1.1).contains(&(8.0 * one / eight)), "{one} and {eight}");
+}
+
+#[test]
+fn what_only_it_can_do_is_refused_elsewhere() {
+    for (from, to, key) in [
+        ("ecn = true", "ecn = true\ngso = 4", "flow 'TCP dctcp': gso"),
+        ("ecn = true", "ecn = true\nack_delay = \"10ms\"", "ack_delay"),
+        (
+            "[bottleneck]",
+            "[[workload]]\nkind = \"video\"\nstack = \"tcp\"\ncontroller = \"cubic\"\nsegment = \"2s\"\nbitrate = \"3mbit\"\nbuffer = \"9s\"\n[bottleneck]",
+            "workload 'video'",
+        ),
+        ("[bottleneck]", "[measure]\ntrace = true\n[bottleneck]", "measure.trace"),
+    ] {
+        let scenario = Scenario::parse(&EXAMPLE.replacen(from, to, 1), "test.toml").unwrap();
+        let stop = AtomicBool::new(false);
+        for world in [World::Emu, World::Kernel, World::Vm] {
+            let error =
+                run(&scenario, &RunOptions { world, ..RunOptions::new(&stop) }).unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains("use --on sim or remove the key"), "{error}");
+        }
+    }
 }

@@ -113,7 +113,8 @@ pub(crate) struct Flow {
     pub(crate) state: u16,
     pub(crate) verdict: [u8; 2],
     pub(crate) kind: u8,
-    pub(crate) reserved: [u8; 3],
+    pub(crate) law: u8,
+    pub(crate) reserved: [u8; 2],
 }
 
 /// A cycle that ended. Mirrors `struct weir_cycle_end`.
@@ -287,7 +288,7 @@ mod tests {
         static weir_packet_layout: [u32; 28];
         static weir_key_layout: [u32; 7];
         static weir_law_params_layout: [u32; 33];
-        static weir_flow_layout: [u32; 26];
+        static weir_flow_layout: [u32; 27];
         static weir_cycle_end_layout: [u32; 9];
         static weir_assessment_layout: [u32; 14];
         static weir_outcome_layout: [u32; 8];
@@ -398,6 +399,7 @@ mod tests {
             offset_of!(Flow, state),
             offset_of!(Flow, verdict),
             offset_of!(Flow, kind),
+            offset_of!(Flow, law),
             offset_of!(Flow, reserved),
             offset_of!(Flow, right_edge),
         ];

@@ -64,7 +64,7 @@ pub(crate) struct TableParams {
     pub(crate) linger: u32,
     pub(crate) candidate_idle: u32,
     pub(crate) candidate_reverse_idle: u32,
-    pub(crate) reserved: u32,
+    pub(crate) law: u32,
 }
 
 /// Mirrors `struct weir_counters`.
@@ -125,6 +125,7 @@ unsafe extern "C" {
     #[cfg(test)]
     fn weir_native_tag_of(hash: u32) -> u32;
     fn weir_native_way_of(bucket: *const Bucket, key: *const Key, hash: u32) -> u32;
+    fn weir_native_take_over(flow: *mut Flow, law: u32);
     fn weir_native_may_go(params: *const TableParams, bucket: *const Bucket, way: u32, tick: u32) -> u32;
     fn weir_native_book(
         law: *const Params,
@@ -232,6 +233,12 @@ pub(crate) fn may_go(params: &TableParams, bucket: &Bucket, way: usize, tick: u3
     unsafe { weir_native_may_go(params, bucket, way as u32, tick) != 0 }
 }
 
+/// Makes a flow that of law number `law`, as its next packet will.
+pub(crate) fn take_over(flow: &mut Flow, law: u8) {
+    // SAFETY: the reference is a valid mirror of the C structure.
+    unsafe { weir_native_take_over(flow, law.into()) }
+}
+
 /// Puts a signal into an entry's mailbox.
 pub(crate) fn book(
     law: &Params,
@@ -328,7 +335,7 @@ mod tests {
         static weir_entry_layout: [u32; 4];
         static weir_bucket_layout: [u32; 7];
         static weir_candidate_layout: [u32; 4];
-        static weir_table_params_layout: [u32; 11];
+        static weir_table_params_layout: [u32; 12];
         static weir_counters_layout: [u32; 2];
         static weir_filter_layout: [u32; 1];
     }
@@ -388,7 +395,8 @@ mod tests {
             idle_udp,
             linger,
             candidate_idle,
-            candidate_reverse_idle
+            candidate_reverse_idle,
+            law
         );
         layout!(Counters, weir_counters_layout, ambiguous);
         // The promise of docs/table.md: 192 bytes per flow at most in a table for 65,536, what waits and the filter

@@ -18,6 +18,7 @@ u32 weir_native_reverse(const struct weir_law_params *params, struct weir_flow *
 u32 weir_native_signal(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 cycle, u32 segments);
 u32 weir_native_choice(const struct weir_law_params *params, const struct weir_flow *flow);
 u32 weir_native_counted(const struct weir_law_params *params, const struct weir_flow *flow, u32 kind, u32 age);
+void weir_native_take_over(struct weir_flow *flow, u32 law);
 u32 weir_native_wants(const struct weir_law_params *law, const struct weir_packet *packet, u32 reverse);
 u32 weir_native_hash(const struct weir_table_params *params, const struct weir_key *key);
 u32 weir_native_filter_of(u32 one_port, u32 other_port);
@@ -43,13 +44,13 @@ void weir_native_count_signal(struct weir_counters *counters, u32 kind, u32 segm
 extern const u32 weir_entry_layout[4];
 extern const u32 weir_bucket_layout[7];
 extern const u32 weir_candidate_layout[4];
-extern const u32 weir_table_params_layout[11];
+extern const u32 weir_table_params_layout[12];
 extern const u32 weir_counters_layout[2];
 extern const u32 weir_filter_layout[1];
 extern const u32 weir_packet_layout[28];
 extern const u32 weir_key_layout[7];
 extern const u32 weir_law_params_layout[33];
-extern const u32 weir_flow_layout[26];
+extern const u32 weir_flow_layout[27];
 extern const u32 weir_cycle_end_layout[9];
 extern const u32 weir_assessment_layout[14];
 extern const u32 weir_outcome_layout[8];
@@ -103,6 +104,11 @@ u32 weir_native_choice(const struct weir_law_params *params, const struct weir_f
 u32 weir_native_counted(const struct weir_law_params *params, const struct weir_flow *flow, u32 kind, u32 age)
 {
 	return age < WEIR_HISTORY ? weir_signals(params, flow, kind, age) : 0;
+}
+
+void weir_native_take_over(struct weir_flow *flow, u32 law)
+{
+	weir_take_over(flow, law);
 }
 
 u32 weir_native_wants(const struct weir_law_params *law, const struct weir_packet *packet, u32 reverse)
@@ -222,14 +228,14 @@ const u32 weir_law_params_layout[33] = {
 	key_has_protocol), AT(weir_law_params, ignore_optimistic_acks)
 };
 
-const u32 weir_flow_layout[26] = {
+const u32 weir_flow_layout[27] = {
 	sizeof(struct weir_flow), AT(weir_flow, cycle_started), AT(weir_flow, bytes), AT(weir_flow, packets),
 	AT(weir_flow, cycle), AT(weir_flow, first_cycle), AT(weir_flow, signal_floor), AT(weir_flow, cycle_packets),
 	AT(weir_flow, window), AT(weir_flow, loss), AT(weir_flow, mark), AT(weir_flow, votes), AT(weir_flow, marker),
 	AT(weir_flow, right_edge), AT(weir_flow, highest_ack), AT(weir_flow, second_marker), AT(weir_flow,
 	isn_forward), AT(weir_flow, isn_reverse), AT(weir_flow, last_rtt), AT(weir_flow, late_signals),
 	AT(weir_flow, withheld), AT(weir_flow, state), AT(weir_flow, verdict), AT(weir_flow, kind), AT(weir_flow,
-	reserved), AT(weir_flow, spin)
+	law), AT(weir_flow, reserved), AT(weir_flow, spin)
 };
 
 const u32 weir_cycle_end_layout[9] = {
@@ -264,11 +270,12 @@ const u32 weir_candidate_layout[4] = {
 	sizeof(struct weir_candidate), AT(weir_candidate, tag), AT(weir_candidate, bytes), AT(weir_candidate, seen)
 };
 
-const u32 weir_table_params_layout[11] = {
+const u32 weir_table_params_layout[12] = {
 	sizeof(struct weir_table_params), AT(weir_table_params, seed), AT(weir_table_params, bucket_mask),
 	AT(weir_table_params, waiting_mask), AT(weir_table_params, admit_bytes), AT(weir_table_params,
 	admit_reverse), AT(weir_table_params, idle_tcp), AT(weir_table_params, idle_udp), AT(weir_table_params,
-	linger), AT(weir_table_params, candidate_idle), AT(weir_table_params, candidate_reverse_idle)
+	linger), AT(weir_table_params, candidate_idle), AT(weir_table_params, candidate_reverse_idle),
+	AT(weir_table_params, law)
 };
 
 const u32 weir_filter_layout[1] = { sizeof(struct weir_filter) };

@@ -91,7 +91,7 @@ fn without_the_seed_nobody_aims_at_a_bucket() {
             let mut one = Peer::new(Carrier::Tcp, from, end(true, 1, 50_000));
             one.cycle(&mut live, 5 * SEGMENT, SEGMENT, &[], START);
             let place = (0..live.capacity() / 8).find(|index| {
-                weir_law::live::flows_of(&live.bucket_bytes(*index), live.params())
+                weir_law::live::flows_of(&live.bucket_bytes(*index), live.params(), 0)
                     .iter()
                     .any(|flow| flow.source == one.from)
             });

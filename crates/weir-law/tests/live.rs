@@ -244,6 +244,40 @@ fn signals_of_the_old_connection_do_not_reach_the_new_one() {
     assert_eq!((flow.signals.loss, flow.late_signals, live.counters().late_signals), ([0; 3], 1, 1));
 }
 
+/// What another law counted is nothing that this one could read: counters of signals lie elsewhere, cycles are others.
+#[test]
+fn another_law_keeps_verdicts_and_counts_anew() {
+    let round = Duration::from_millis(50);
+    for (carrier, book_by_packet) in both().into_iter().flat_map(|one| [(one, true), (one, false)]) {
+        let mut live = table(64);
+        let mut one = peer(carrier, 1);
+        let mut now = one.earn(&mut live, START, round);
+        let mut rounds = |live: &mut LiveTable, lost: &[Signal], count: u32| {
+            for _ in 0..count {
+                one.cycle(live, 10 * SEGMENT, SEGMENT, lost, now);
+                now += round;
+            }
+            live.flows().next().unwrap()
+        };
+        // The former law would soon find that these change nothing in what is sent.
+        let before = rounds(&mut live, &[Signal::Loss, Signal::Mark], 3);
+        assert!(before.signals.loss[1..] == [1, 1] && before.windows[2] > Bytes(0), "{before:?}");
+        live.change_law(Params { byte_counters: true, book_by_packet, ..Params::default() });
+        let shown = live.flows().next().unwrap();
+        assert_eq!((shown.windows, shown.signals.loss, shown.signals.mark), ([Bytes(0); 3], [0; 3], [0; 3]));
+        assert_eq!((shown.class, shown.votes, shown.choice), (before.class, before.votes, before.choice));
+        let after = rounds(&mut live, &[], 6);
+        assert_eq!((after.class, after.votes, after.choice), (before.class, before.votes, before.choice));
+        assert_eq!((after.bytes > before.bytes, after.withheld), (true, before.withheld));
+        // What happens from now on is judged.
+        rounds(&mut live, &[Signal::Loss], 1);
+        let judged = rounds(&mut live, &[], 4);
+        let votes = judged.votes.loss;
+        assert_eq!(votes.unresponsive, before.votes.loss.unresponsive + 1);
+        assert_eq!(votes.responsive, before.votes.loss.responsive);
+    }
+}
+
 #[test]
 fn a_full_bucket_keeps_what_it_has() {
     let mut live = table(8);

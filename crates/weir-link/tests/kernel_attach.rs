@@ -13,17 +13,8 @@ use std::process::Command;
 use pins::Pins;
 use weir_law::Params;
 use weir_link::kernel::attach::{self, Hook, Place, Side};
-use weir_link::kernel::{ProgramConfig, Programs, Role, Snapshot};
+use weir_link::kernel::{KernelError, ProgramConfig, Programs, Role, Snapshot, identify};
 use world::{CLIENT, World};
-
-/// What tells an interface of a namespace apart: its index and the namespace's inode.
-fn identity(name: &str) -> (u32, u32) {
-    use std::os::unix::fs::MetadataExt;
-    let inode = std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
-    let name = std::ffi::CString::new(name).unwrap();
-    // SAFETY: the name is terminated.
-    (unsafe { libc::if_nametoindex(name.as_ptr()) }, inode as u32)
-}
 
 /// Nobody answers for the client's address here.
 const NEIGHBOUR: &str = "ip neigh replace 10.99.0.2 lladdr 02:00:00:00:00:02 dev s";
@@ -69,7 +60,7 @@ fn programs_come_swap_and_go() {
         world.server.enter(move || {
             let pins = Pins::new(&format!("{hook:?}"));
             let directory = pins.0.as_path();
-            let (ifindex, netns) = identity("s");
+            let (ifindex, netns) = identify("s").unwrap();
             let config = ProgramConfig::new(Params::default(), 64, ifindex, netns);
             let programs = match Programs::load(&config) {
                 Ok(programs) => programs,
@@ -127,7 +118,7 @@ fn a_swap_loses_no_packet() {
         world.server.enter(move || {
             let pins = Pins::new(&format!("swap-{hook:?}"));
             let directory = pins.0.as_path();
-            let (ifindex, netns) = identity("s");
+            let (ifindex, netns) = identify("s").unwrap();
             let config = ProgramConfig::new(Params::default(), 64, ifindex, netns);
             let place = Place { role: Role::Forward, ifindex, side: Side::Egress };
             let programs = Programs::load(&config).unwrap();
@@ -143,4 +134,28 @@ fn a_swap_loses_no_packet() {
             attach::detach(directory, &place).unwrap();
         });
     }
+}
+
+/// Received packets cannot be handed to a device that is not there, nor where the kernel lacks the filter or its action.
+#[test]
+fn a_redirection_that_the_kernel_refuses_says_what_to_do() {
+    let Some(world) = World::new() else { return };
+    world.server.enter(|| {
+        let pins = Pins::new("nowhere");
+        let (ifindex, netns) = identify("s").unwrap();
+        let nowhere = ProgramConfig {
+            redirect_to: 0x7fff_0000,
+            ..ProgramConfig::new(Params::default(), 64, ifindex, netns)
+        };
+        let programs = Programs::load(&nowhere).unwrap();
+        let place = Place { role: Role::Redirect, ifindex, side: Side::Ingress };
+        let refused = attach::attach(&programs, &pins.0, &place, Some(Hook::Clsact)).unwrap_err();
+        assert!(matches!(refused, KernelError::NoRedirect { .. }), "{refused:?}");
+        let said = refused.to_string();
+        for remedy in ["modprobe cls_matchall", "modprobe act_mirred", "'direction egress'"] {
+            assert!(said.contains(remedy), "{said}");
+        }
+        assert_eq!(attach::find(&pins.0, &place), None);
+        assert_eq!(filters("s"), "", "nothing is left");
+    });
 }

@@ -2,6 +2,8 @@
 
 #[path = "world/pins.rs"]
 mod pins;
+#[path = "world/queue.rs"]
+mod queue;
 #[allow(clippy::disallowed_methods)]
 mod world;
 
@@ -13,11 +15,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use pins::Pins;
+use queue::{attach_to, identity};
 use weir_core::QueueChoice;
 use weir_law::live::LiveFlow;
 use weir_law::{Params, Verdict};
-use weir_link::kernel::attach::{self, Place, Side};
-use weir_link::kernel::{ProgramConfig, Programs, Role, Snapshot};
+use weir_link::kernel::{ProgramConfig, Programs, Snapshot};
 use world::{CLIENT, SERVER, World};
 
 /// Forged packets, half SYNs and half datagrams that look like QUIC.
@@ -34,24 +36,12 @@ const BOTTLENECK: &str = "ip link add br0 type bridge; ip link set br0 up; \
     tc qdisc add dev to-c parent 57e1:1 handle 57e2: bfifo limit 60kb; \
     tc qdisc add dev to-c parent 57e1:2 handle 57e3: bfifo limit 60kb";
 
-fn identity(name: &str) -> (u32, u32) {
-    use std::os::unix::fs::MetadataExt;
-    let inode = std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
-    let name = std::ffi::CString::new(name).unwrap();
-    // SAFETY: the name is terminated.
-    (unsafe { libc::if_nametoindex(name.as_ptr()) }, inode as u32)
-}
-
 /// Programs at the queue, with a table so small that a flood could fill it at once.
 fn classify() -> (Pins, Programs) {
     let (ifindex, netns) = identity("to-c");
     let pins = Pins::new("flood");
     let programs = Programs::load(&ProgramConfig::new(Params::default(), 64, ifindex, netns)).unwrap();
-    programs.pin(&pins.0).unwrap();
-    for (role, side) in [(Role::Forward, Side::Egress), (Role::Reverse, Side::Ingress)] {
-        attach::attach(&programs, &pins.0, &Place { role, ifindex, side }, None).unwrap();
-    }
-    attach::signals(&programs, &pins.0).unwrap();
+    let programs = attach_to(programs, &pins.0);
     (pins, programs)
 }
 

@@ -2,10 +2,13 @@
 //! the table and every counter is the same, and every packet was sent to the same queue.
 
 mod pair;
+#[path = "world/pins.rs"]
+mod pins;
 
 use std::fs::File;
 
 use pair::Pair;
+use pins::Pins;
 use weir_law::capture::CaptureReader;
 use weir_law::live::LiveCounters;
 use weir_law::{Direction, MainSignal, Params, Preset, Signal, Start, Tie, parse};
@@ -235,6 +238,8 @@ struct Traffic {
     seed: u64,
     /// Packets between two pauses, in the mean.
     pause: u64,
+    /// Laws that take over, at equal distances.
+    then: Vec<Params>,
 }
 
 /// Packets of many flows with signals on some, both ways through one pair. Returns what the kernel counted.
@@ -245,7 +250,13 @@ fn random_packets(name: &str, params: Params, traffic: &Traffic) -> Option<LiveC
     let mut flows: Vec<Flow> = (0..600).map(|number| Flow::new(number, &mut random)).collect();
     let mut time = 1_000_000_000;
     let mut queued: Vec<(Vec<u8>, u32)> = Vec::new();
-    for _ in 0..traffic.count {
+    let pins = (!traffic.then.is_empty()).then(|| Pins::new("laws"));
+    let share = traffic.count / (traffic.then.len() + 1);
+    for number in 0..traffic.count {
+        if let (Some(pins), true) = (&pins, number > 0 && number.is_multiple_of(share)) {
+            pair.change_law(traffic.then[number / share - 1], &pins.0);
+            pair.compare(name);
+        }
         time += random.below(300_000);
         // A pause in which what is idle may go.
         if random.one_in(traffic.pause) {
@@ -295,7 +306,8 @@ fn a_million_random_packets_leave_the_same_tables() {
             scope.spawn(move || {
                 for (number, (name, params)) in half.iter().enumerate() {
                     let seed = number as u64 + half.len() as u64 * 1000;
-                    let traffic = Traffic { flows: FLOWS, count: share, seed, pause: 20_000 };
+                    let traffic =
+                        Traffic { flows: FLOWS, count: share, seed, pause: 20_000, then: Vec::new() };
                     let Some(counters) = random_packets(name, *params, &traffic) else { return };
                     assert!(
                         counters.admitted > 20 && counters.loss_packets > 0,
@@ -307,6 +319,19 @@ fn a_million_random_packets_leave_the_same_tables() {
     });
 }
 
+/// `weir reload` with another law: new programs on the tables that are there.
+#[test]
+fn laws_that_take_over_leave_the_same_tables() {
+    let paper = Params::preset(Preset::Paper);
+    let bytes = Params { byte_counters: true, ..paper };
+    let mut random = Random(2);
+    let mut then = vec![bytes, paper, Params::preset(Preset::Comsys)];
+    then.extend((0..4).map(|_| any_params(&mut random)));
+    let traffic = Traffic { flows: FLOWS, count: 80_000, seed: 5, pause: 20_000, then };
+    let Some(counters) = random_packets("laws in turn", paper, &traffic) else { return };
+    assert!(counters.admitted > 20 && counters.loss_packets > 0 && counters.switched > 0, "{counters:?}");
+}
+
 /// One bucket for six hundred flows, and pauses so often that what has an entry is idle by and by: everything that the table
 /// counts happens, but that two processors meet.
 #[test]
@@ -315,7 +340,7 @@ fn a_table_too_small_reaches_every_counter() {
     let comsys = Params::preset(Preset::Comsys);
     let laws = [("paper", paper), ("marks", paper.with_main_signal(MainSignal::Ecn)), ("comsys", comsys)];
     for (seed, (name, params)) in laws.into_iter().enumerate() {
-        let traffic = Traffic { flows: 8, count: 60_000, seed: seed as u64, pause: 1000 };
+        let traffic = Traffic { flows: 8, count: 60_000, seed: seed as u64, pause: 1000, then: Vec::new() };
         let Some(counters) = random_packets(&format!("tiny, {name}"), params, &traffic) else { return };
         let LiveCounters { tcp, quic, udp, other, not_ip, fragment, truncated, malformed, .. } = counters;
         let LiveCounters { to_standard, to_responsive, loss_packets, mark_packets, .. } = counters;

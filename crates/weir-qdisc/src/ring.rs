@@ -63,13 +63,13 @@ impl Ring {
             return self.report(EventKind::Drop(DropReason::Overflow), &packet, now, events);
         }
         self.bytes += u64::from(packet.wire_bytes);
-        let came = packet;
-        if mark.is_some() {
-            packet.ecn = Ecn::Ce;
-        }
         self.packets.push_back(packet);
-        self.report(EventKind::Enqueue, &came, now, events);
+        self.report(EventKind::Enqueue, &packet, now, events);
         if let Some(reason) = mark {
+            packet.ecn = Ecn::Ce;
+            if let Some(tail) = self.packets.back_mut() {
+                *tail = packet;
+            }
             self.say(EventKind::Mark(reason), &packet, now, Duration::ZERO, self.backlog(), events);
         }
     }

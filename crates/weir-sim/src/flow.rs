@@ -8,8 +8,11 @@ use weir_core::{Duration, Ecn, Packet, Random, Rate, Time};
 
 pub use weir_core::FlowId;
 
-use crate::endpoint::{AckFrame, Feedback, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig};
+use crate::endpoint::{
+    AckFrame, EndOptions, Feedback, LARGEST_GSO, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig,
+};
 use crate::hop::HopId;
+use crate::workload::Task;
 
 /// How much a flow sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +45,7 @@ const QUIC_HEADER: u32 = 14 + 20 + 8 + 27;
 const QUIC_MSS: u32 = 1452 - 27;
 const TCP_MSS: u32 = 1448;
 const UDP_HEADER: u32 = 14 + 20 + 8;
-const DATAGRAM: u32 = 1514;
+pub(crate) const DATAGRAM: u32 = 1514;
 
 /// A flow that is to be made.
 pub struct FlowSpec {
@@ -56,6 +59,7 @@ pub struct FlowSpec {
     pub(crate) loss: f64,
     pub(crate) mark: f64,
     pub(crate) receiver: Option<ReceiverConfig>,
+    pub(crate) ends: EndOptions,
     pub(crate) controller: Option<Box<dyn Controller>>,
     pub(crate) hosts: [u16; 2],
 }
@@ -105,6 +109,7 @@ impl FlowSpec {
             loss: 0.0,
             mark: 0.0,
             receiver: None,
+            ends: EndOptions::default(),
             controller: None,
             hosts: [0; 2],
         })
@@ -177,6 +182,29 @@ impl FlowSpec {
         Self { receiver: Some(receiver), ..self }
     }
 
+    /// What else differs at its two ends. Datagrams have neither acknowledgements nor super-packets.
+    #[must_use]
+    pub fn ends(self, ends: EndOptions) -> Self {
+        Self { ends, ..self }
+    }
+
+    /// The same flow once more, with the controller of its kind.
+    pub(crate) fn again(&self) -> Self {
+        Self { kind: self.kind.clone(), path: self.path.clone(), controller: None, ..*self }
+    }
+
+    /// A controller of its kind for a connection that begins, with draws from a stream like `random`.
+    pub(crate) fn make_controller(&self, random: &Random) -> Result<Box<dyn Controller>, SpecError> {
+        let (family, name, mss) = match &self.kind {
+            Kind::Tcp(name) => (Family::Tcp, name.as_str(), TCP_MSS),
+            Kind::Quic(name) => (Family::Quic, name.as_str(), QUIC_MSS),
+            Kind::Datagrams(_) => (Family::Quic, "", QUIC_MSS),
+        };
+        let choice = Choice { family, ecn: self.ecn };
+        let setup = Setup { mss, initial_window: self.ends.initial_window, random: random.clone() };
+        Ok(weir_cc::find(name)?.make(&choice, &setup))
+    }
+
     /// A controller of one's own in place of the named one.
     #[must_use]
     pub fn controller(self, controller: Box<dyn Controller>) -> Self {
@@ -225,7 +253,15 @@ pub struct FlowReport {
 /// Where a flow's packets come from.
 pub(crate) enum Source {
     Connection(Box<Sender>),
-    Datagrams { rate: Rate, remainder: u64, ecn: Ecn, number: u64, until: Time },
+    Datagrams {
+        rate: Rate,
+        remainder: u64,
+        ecn: Ecn,
+        number: u64,
+        until: Time,
+        /// The next datagram is on the agenda.
+        ticks: bool,
+    },
 }
 
 pub(crate) struct Flow {
@@ -242,6 +278,10 @@ pub(crate) struct Flow {
     pub(crate) loss: f64,
     pub(crate) mark: f64,
     pub(crate) header: u32,
+    /// Segments that it hands over as one packet at most.
+    pub(crate) gso: u16,
+    /// When the newest acknowledgement that the sender has was sent.
+    pub(crate) heard: Time,
     pub(crate) random: Random,
     pub(crate) source: Source,
     pub(crate) receiver: Receiver,
@@ -255,23 +295,20 @@ pub(crate) struct Flow {
     pub(crate) receiver_timer: Time,
     pub(crate) sample_due: Time,
     pub(crate) report: FlowReport,
+    /// What it does for a workload.
+    pub(crate) task: Option<Box<Task>>,
 }
 
 /// Between looks at a sender.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Flow {
-    pub(crate) fn new(spec: FlowSpec, random: Random) -> Result<Self, SpecError> {
+    pub(crate) fn new(mut spec: FlowSpec, random: Random) -> Result<Self, SpecError> {
         let behind = spec.rtt.scale(spec.position);
         let before = spec.rtt - behind;
-        let mut setup = Setup { mss: TCP_MSS, initial_window: 10, random: random.clone() };
-        let connection = |family, name: &str, mss, header, recovery| -> Result<_, SpecError> {
-            setup.mss = mss;
-            let choice = Choice { family, ecn: spec.ecn };
-            let controller = match spec.controller {
-                Some(controller) => controller,
-                None => weir_cc::find(name)?.make(&choice, &setup),
-            };
+        let mut own = spec.controller.take();
+        let mut connection = |family, mss, header, recovery| -> Result<_, SpecError> {
+            let controller = own.take().map_or_else(|| spec.make_controller(&random), Ok)?;
             let feedback = match (family, controller.ecn()) {
                 (Family::Quic, _) | (Family::Tcp, EcnUse::Scalable) => Feedback::Counted,
                 (Family::Tcp, EcnUse::Accurate) => Feedback::Dctcp,
@@ -280,9 +317,11 @@ impl Flow {
             let receiver = spec.receiver.unwrap_or(match family {
                 Family::Tcp => ReceiverConfig { feedback, ..ReceiverConfig::default() },
                 Family::Quic => {
-                    ReceiverConfig { feedback, delay: Duration::from_millis(25), quick: 0, every: 2 }
+                    let delay = Duration::from_millis(25);
+                    ReceiverConfig { feedback, delay, quick: 0, ..ReceiverConfig::default() }
                 }
             });
+            let receiver = spec.ends.receiver(receiver);
             let config = SenderConfig {
                 mss,
                 header,
@@ -295,12 +334,18 @@ impl Flow {
             Ok((source, Receiver::new(receiver), header))
         };
         let (source, receiver, header) = match &spec.kind {
-            Kind::Tcp(name) => connection(Family::Tcp, name, TCP_MSS, TCP_HEADER, Recovery::Tcp)?,
-            Kind::Quic(name) => connection(Family::Quic, name, QUIC_MSS, QUIC_HEADER, Recovery::Quic)?,
+            Kind::Tcp(_) => connection(Family::Tcp, TCP_MSS, TCP_HEADER, Recovery::Tcp)?,
+            Kind::Quic(_) => connection(Family::Quic, QUIC_MSS, QUIC_HEADER, Recovery::Quic)?,
             Kind::Datagrams(rate) => {
                 let ecn = if spec.ecn { Ecn::Ect0 } else { Ecn::NotEct };
-                let source =
-                    Source::Datagrams { rate: *rate, remainder: 0, ecn, number: 0, until: Time::MAX };
+                let source = Source::Datagrams {
+                    rate: *rate,
+                    remainder: 0,
+                    ecn,
+                    number: 0,
+                    until: Time::MAX,
+                    ticks: false,
+                };
                 (source, Receiver::new(ReceiverConfig::default()), UDP_HEADER)
             }
         };
@@ -315,6 +360,8 @@ impl Flow {
             loss: spec.loss,
             mark: spec.mark,
             header,
+            gso: spec.ends.gso.clamp(1, LARGEST_GSO),
+            heard: Time::ZERO,
             random,
             source,
             receiver,
@@ -325,12 +372,23 @@ impl Flow {
             receiver_timer: Time::MAX,
             sample_due: Time::ZERO,
             report: FlowReport::default(),
+            task: None,
         })
     }
 
     /// A packet of a datagram flow.
     pub(crate) fn datagram(id: u64, flow: FlowId, ecn: Ecn, number: u64, now: Time) -> Packet {
         Packet { handle: number, ..Packet::new(id, flow, DATAGRAM, now).with_ecn(ecn) }
+    }
+
+    /// Gives back what room it can: for a flow that is done. Its end takes more than one acknowledgement at times.
+    pub(crate) fn fit(&mut self) {
+        if let Source::Connection(sender) = &mut self.source {
+            sender.fit();
+        }
+        self.acks.shrink_to_fit();
+        self.returning.shrink_to_fit();
+        self.report.samples.shrink_to_fit();
     }
 
     /// Whether a limited flow has done what it was to do.

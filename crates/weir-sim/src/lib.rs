@@ -23,9 +23,13 @@ mod flow;
 mod hop;
 mod network;
 mod observer;
+pub mod share;
+mod workload;
 
-pub use endpoint::{Feedback, ReceiverConfig, Recovery, SenderConfig};
+pub use endpoint::{EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, SenderConfig};
 pub use flow::{Amount, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
 pub use hop::{HopId, HopReport, HopSpec};
 pub use network::Network;
-pub use observer::{Carried, Observer};
+pub use observer::{Carried, Observer, Opening};
+pub use share::{Share, ShareError, Shared};
+pub use workload::{Pattern, Request, Size, Span, WorkloadId, WorkloadReport, WorkloadSpec};

@@ -1,24 +1,57 @@
 //! What may be seen of a simulated network, and what an observer may decide: the queue that a packet's flow has earned.
 
-use weir_core::{Event, FlowId, Packet, Time};
+use weir_cc::EcnUse;
+use weir_core::{Duration, Event, FlowId, Packet, Time};
 
 use crate::hop::HopId;
+use crate::workload::WorkloadId;
 
 /// What is in a packet that passes the bottleneck, as a parser would read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// The flow.
     pub flow: FlowId,
-    /// The sender's end of the bytes of the stream that it carries; for an acknowledgement, of what it acknowledges.
+    /// Bytes of the stream before those that it carries; for an acknowledgement, before the first that is missing.
     pub offset: u64,
     /// Payload bytes; 0 for an acknowledgement.
     pub payload: u32,
     /// When it was sent, by the clock of its sender: TCP's timestamp value.
     pub sent: Time,
-    /// When the newest packet was sent that its sender had received: TCP's timestamp echo.
+    /// When the packet was sent whose timestamp it echoes (RFC 7323). Of acknowledgements only if
+    /// [`Observer::watches_headers`].
     pub echoed: Time,
     /// QUIC's spin bit.
     pub spin: bool,
+    /// The sender has answered an ECN echo (TCP's CWR).
+    pub reduced: bool,
+    /// An acknowledgement's ECN echo (TCP's ECE).
+    pub echo: bool,
+    /// Packets with CE that the sender of an acknowledgement has received (accurate ECN, QUIC's counts).
+    pub marks: u64,
+    /// An acknowledgement's SACK blocks in bytes of the stream, empty ones at the end (RFC 2018), after a duplicate if there
+    /// is one (RFC 2883). Only if [`Observer::watches_headers`].
+    pub blocks: [(u64, u64); 3],
+}
+
+/// A connection that opens: before its first packet, and again each time that a workload uses its ports once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The flow.
+    pub flow: FlowId,
+    /// The workload that it works for, if it works for one.
+    pub workload: Option<WorkloadId>,
+    /// The time.
+    pub now: Time,
+    /// When its first data is at its first link.
+    pub data: Time,
+    /// From the first link to the sender and back.
+    pub around: Duration,
+    /// From the last link to the receiver and back.
+    pub behind: Duration,
+    /// How it takes part in ECN; datagrams: [`EcnUse::Off`].
+    pub ecn: EcnUse,
+    /// Bytes that earlier connections on its ports have carried: its own count on from there.
+    pub offset: u64,
 }
 
 /// Watches a network, and may judge what arrives.
@@ -31,6 +64,14 @@ pub trait Observer {
 
     /// Whether [`returning`](Self::returning) is wanted; it costs an event for each acknowledgement.
     fn watches_return(&self) -> bool {
+        false
+    }
+
+    /// A connection opens.
+    fn opening(&mut self, _opening: &Opening) {}
+
+    /// Whether it wants to know all that is in a header, to write it down. Asked when a flow is added.
+    fn watches_headers(&self) -> bool {
         false
     }
 

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use weir_core::{Audit, Duration, Event, EventKind, EventSink, FlowId, Packet, RateMeter, Seed, Time};
+use weir_qdisc::QdiscConfig;
 use weir_sim::{Amount, FlowReport, FlowSpec, HopId, HopSpec, Kind, Network, Observer};
 
 const RATE: &str = "20mbit";
@@ -32,6 +33,14 @@ fn mixed<O: Observer>(seed: Seed, qdisc: &str, observer: O) -> (Network<O>, Vec<
     (network, flows)
 }
 
+/// The disciplines above, and every other that there is as it is by default.
+fn all_disciplines() -> Vec<&'static str> {
+    let named = |kind: &&&str| QDISCS.iter().any(|words| words.split(' ').next() == Some(**kind));
+    let mut all = QDISCS.to_vec();
+    all.extend(QdiscConfig::KINDS.iter().filter(|kind| !named(kind)));
+    all
+}
+
 fn reports(seed: Seed, qdisc: &str) -> Vec<FlowReport> {
     let (mut network, flows) = mixed(seed, qdisc, ());
     network.run_until(Time::ZERO + ms(10_000));
@@ -51,7 +60,7 @@ const QDISCS: [&str; 8] = [
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_gives_others() {
-    for qdisc in QDISCS {
+    for qdisc in all_disciplines() {
         let one = reports(Seed { seed: 5, run: 1 }, qdisc);
         assert_eq!(one, reports(Seed { seed: 5, run: 1 }, qdisc), "{qdisc}");
         assert_ne!(
@@ -59,8 +68,11 @@ fn the_same_seed_gives_the_same_bytes_and_another_gives_others() {
             reports(Seed { seed: 5, run: 2 }, qdisc),
             "{qdisc}: the second flow's losses are drawn"
         );
-        assert!(one.iter().all(|report| report.bytes > 100_000), "{qdisc}: {one:?}");
-        assert!(one[3].finished.is_some() && one[3].bytes == 500_000, "{qdisc}");
+        // Some of the others let a sender that answers starve beside senders that do not (STEP).
+        if QDISCS.contains(&qdisc) {
+            assert!(one.iter().all(|report| report.bytes > 100_000), "{qdisc}: {one:?}");
+            assert!(one[3].finished.is_some() && one[3].bytes == 500_000, "{qdisc}");
+        }
     }
 }
 
@@ -136,7 +148,7 @@ impl Observer for Books {
 
 #[test]
 fn packets_are_conserved_links_keep_their_rate_and_littles_law_holds() {
-    for qdisc in QDISCS {
+    for qdisc in all_disciplines() {
         let books = Books {
             audit: Audit::with_capacity(8),
             meter: RateMeter::new(RATE.parse().unwrap()),

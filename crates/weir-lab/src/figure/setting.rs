@@ -43,17 +43,11 @@ impl FlowKind {
             server: String::new(),
             client: String::new(),
             name: self.name.clone(),
-            stack: self.stack,
             controller: self.controller.clone(),
-            direction: Default::default(),
             pattern: self.pattern,
             bytes: Some(Bytes(bytes)),
-            duration: None,
-            start: Duration::ZERO,
             ecn,
-            rtt: None,
-            rate: None,
-            count: 1,
+            ..Flow::of(self.stack)
         }
     }
 }
@@ -98,7 +92,8 @@ pub(super) fn scenario(
             toml::Value::try_from(variant.law).expect("a preset is a word"),
         )]),
         flows,
-        measure: Measure { interval: Duration::from_millis(100), timeout, pcap: false },
+        workloads: Vec::new(),
+        measure: Measure { interval: Duration::from_millis(100), timeout, ..Measure::default() },
     }
 }
 

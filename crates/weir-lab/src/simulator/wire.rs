@@ -1,6 +1,6 @@
 //! The headers that a simulated packet would have: just enough for the law's parser, which reads frames.
 
-use weir_core::Ecn;
+use weir_core::{Ecn, Packet};
 use weir_law::{ParsedPacket, Start, parse_cut};
 use weir_sim::Carried;
 
@@ -10,8 +10,8 @@ const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const TCP: usize = 32;
 const UDP: usize = 8;
-const SERVER: [u8; 4] = [10, 0, 0, 1];
-const CLIENT: [u8; 4] = [10, 0, 1, 1];
+pub(super) const SERVER: [u8; 4] = [10, 0, 0, 1];
+pub(super) const CLIENT: [u8; 4] = [10, 0, 1, 1];
 const CLIENT_PORT: u16 = 40_000;
 const ACK: u8 = 0x10;
 const SYN: u8 = 0x02;
@@ -30,11 +30,30 @@ impl Wire {
         Self { stack, server_port, client_port: CLIENT_PORT.wrapping_add(index as u16) }
     }
 
+    pub(super) fn stack(&self) -> Stack {
+        self.stack
+    }
+
+    pub(super) fn client_port(&self) -> u16 {
+        self.client_port
+    }
+
+    /// The ports of a packet's source and destination.
+    pub(super) fn ports(&self, down: bool) -> [u16; 2] {
+        if down { [self.server_port, self.client_port] } else { [self.client_port, self.server_port] }
+    }
+
     /// A packet with data, from the server to the client.
-    pub(crate) fn data(&self, carried: &Carried, ecn: Ecn, wire_bytes: u32) -> ParsedPacket {
+    pub(crate) fn data(&self, carried: &Carried, packet: &Packet) -> ParsedPacket {
         // TCP's first byte of data is 1.
         let numbers = (carried.offset as u32).wrapping_add(1);
-        self.frame(true, numbers, 1, ACK, carried.spin, ecn, wire_bytes)
+        self.frame(true, numbers, 1, ACK, carried.spin, packet.ecn, self.frame_bytes(packet))
+    }
+
+    /// Bytes of a packet's frame: a super-packet counts on the wire with the headers of all its segments, but has them once.
+    pub(super) fn frame_bytes(&self, packet: &Packet) -> u32 {
+        let header = ETHERNET + IPV4 + if self.stack == Stack::Tcp { TCP } else { UDP };
+        packet.wire_bytes - (u32::from(packet.segments) - 1) * header as u32
     }
 
     /// An acknowledgement, from the client to the server.
@@ -44,12 +63,13 @@ impl Wire {
     }
 
     /// The packets with which a connection of TCP begins: the client's, and the server's answer.
-    pub(crate) fn handshake(&self) -> Option<[ParsedPacket; 2]> {
+    /// `server` is the number before the server's first byte of data.
+    pub(crate) fn handshake(&self, server: u32) -> Option<[ParsedPacket; 2]> {
         let bytes = (ETHERNET + IPV4 + TCP) as u32;
         (self.stack == Stack::Tcp).then(|| {
             [
                 self.frame(false, 0, 0, SYN, false, Ecn::NotEct, bytes),
-                self.frame(true, 0, 1, SYN | ACK, false, Ecn::NotEct, bytes),
+                self.frame(true, server, 1, SYN | ACK, false, Ecn::NotEct, bytes),
             ]
         })
     }
@@ -77,8 +97,7 @@ impl Wire {
         let (from, to) = if down { (SERVER, CLIENT) } else { (CLIENT, SERVER) };
         ip[12..16].copy_from_slice(&from);
         ip[16..20].copy_from_slice(&to);
-        let ports =
-            if down { [self.server_port, self.client_port] } else { [self.client_port, self.server_port] };
+        let ports = self.ports(down);
         let l4 = &mut ip[IPV4..];
         l4[0..2].copy_from_slice(&ports[0].to_be_bytes());
         l4[2..4].copy_from_slice(&ports[1].to_be_bytes());
@@ -105,7 +124,7 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
-    use weir_core::{Ecn, FlowId, Time};
+    use weir_core::{Ecn, FlowId, Packet, Time};
     use weir_law::Kind;
     use weir_sim::Carried;
 
@@ -113,27 +132,23 @@ mod tests {
 
     #[test]
     fn the_parser_reads_what_was_written() {
-        let carried = Carried {
-            flow: FlowId(0),
-            offset: 1448,
-            payload: 1448,
-            sent: Time::ZERO,
-            echoed: Time::ZERO,
-            spin: true,
-        };
+        let carried = Carried { offset: 1448, payload: 1448, spin: true, ..Carried::default() };
+        let full = Packet::new(0, FlowId(0), 1514, Time::ZERO).with_ecn(Ecn::Ect0);
         let tcp = Wire::new(Stack::Tcp, 20_000, 3);
-        let data = tcp.data(&carried, Ecn::Ect0, 1514);
+        let data = tcp.data(&carried, &full);
         assert_eq!((data.kind(), data.ecn()), (Kind::Tcp, Ecn::Ect0));
         assert_eq!(data.tcp().map(|tcp| (tcp.seq, tcp.ack)), Some((1449, 1)));
+        let super_packet = Packet { segments: 45, wire_bytes: 45 * 1514, ..full };
+        assert_eq!(tcp.data(&carried, &super_packet).payload_bytes().0, 45 * 1448);
         let ack = tcp.acknowledgement(&carried);
         assert_eq!(ack.tcp().map(|tcp| (tcp.seq, tcp.ack)), Some((1, 1449)));
         assert_eq!(ack.flow_key(), data.flow_key());
-        let [syn, answer] = tcp.handshake().unwrap();
+        let [syn, answer] = tcp.handshake(0).unwrap();
         assert!(syn.tcp().unwrap().syn() && !syn.tcp().unwrap().has_ack());
         assert!(answer.tcp().unwrap().syn() && answer.tcp().unwrap().has_ack());
-        let quic = Wire::new(Stack::Quic, 20_000, 3).data(&carried, Ecn::NotEct, 1494);
+        let quic = Wire::new(Stack::Quic, 20_000, 3).data(&carried, &Packet { wire_bytes: 1494, ..full });
         assert_eq!(quic.kind(), Kind::Quic);
         assert_eq!(quic.quic().and_then(|quic| quic.spin), Some(true));
-        assert_eq!(Wire::new(Stack::Udp, 20_000, 3).data(&carried, Ecn::NotEct, 1514).kind(), Kind::Udp);
+        assert_eq!(Wire::new(Stack::Udp, 20_000, 3).data(&carried, &full).kind(), Kind::Udp);
     }
 }

@@ -58,10 +58,10 @@ fn scalable_controllers_hear_of_marks() {
     // Nothing but marks tells of this queue before it holds 600 ms.
     let bottleneck = "rate = '20mbit', rtt = '20ms', qdisc = 'step threshold 30ms limit 1000p'";
     for controller in ["dctcp", "dctcp-rfc8257", "prague"] {
-        let result = alone(bottleneck, controller, 6_000_000, |share| share > 0.4);
+        let result = alone(bottleneck, controller, 1_500_000, |share| share > 0.1);
         let late = result.queues[0].sojourn_ns.quantile(0.9).unwrap() as f64 / 1e6;
         let flow = flow(&result, "flow");
-        assert!(flow.marked > 50 && flow.dropped == 0, "{flow:?}");
+        assert!(flow.marked > 20 && flow.dropped == 0, "{flow:?}");
         assert!(late < 150.0, "{controller}: {late} ms");
     }
 }
@@ -72,12 +72,12 @@ fn prague_is_scalable_on_the_wire() {
     let result = measure(&scenario(
         "rate = '10mbit', rtt = '20ms', qdisc = 'dualpi2'",
         &[
-            "name = 'prague', stack = 'quic', controller = 'prague', bytes = '2mb'",
-            "name = 'classic', stack = 'quic', controller = 'weir-reno', bytes = '1mb'",
+            "name = 'prague', stack = 'quic', controller = 'prague', bytes = '512kb'",
+            "name = 'classic', stack = 'quic', controller = 'weir-reno', bytes = '256kb'",
         ],
     ));
     assert_sound(&result);
-    assert_completed(flow(&result, "prague"), 2 << 20);
+    assert_completed(flow(&result, "prague"), 512 << 10);
     // DualPI2 takes ECT(1) into its second queue, and nothing else but CE.
     let (prague, l4s) = (flow(&result, "prague"), &result.queues[1]);
     assert_eq!(l4s.name, "l4s");

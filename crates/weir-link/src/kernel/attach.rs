@@ -209,8 +209,9 @@ fn detach_filter(place: &Place) -> Result<(), KernelError> {
         .map_err(|error| KernelError::from_libbpf(format!("taking off {}", place.role.name()), &error))
 }
 
-/// Attaches the programs that hear of losses and, where the queue can mark, of marks. Those that are there already stay:
-/// they depend on the queue's place and on the shape of its table only, which do not change while it stands.
+/// Attaches the programs that hear of losses and, where the queue can mark, of marks, in place of those that are there: the
+/// law says by what key a flow is found and what a signal weighs. A link of theirs cannot be pointed to another program. The
+/// new one is there before the old one goes, so that no signal is missed; what happens in between is booked by both.
 ///
 /// # Errors
 /// What the kernel said.
@@ -220,12 +221,13 @@ pub fn signals(programs: &Programs, directory: &Path) -> Result<(), KernelError>
         let path = directory.join(format!("{name}-link"));
         if !wanted {
             remove(&path)?;
-        } else if !path.exists() {
-            let doing = || format!("attaching {name} to its tracepoint");
-            let link = sys::tracepoint(programs.signal_descriptor(name)?)
-                .map_err(|error| KernelError::from_io(doing(), error))?;
-            sys::pin(link.as_fd(), &path).map_err(|error| KernelError::from_io(doing(), error))?;
+            continue;
         }
+        let failed = |error| KernelError::from_io(format!("attaching {name} to its tracepoint"), error);
+        let next = directory.join("next");
+        remove(&next)?;
+        let link = sys::tracepoint(programs.signal_descriptor(name)?).map_err(failed)?;
+        sys::pin(link.as_fd(), &next).and_then(|()| std::fs::rename(&next, &path)).map_err(failed)?;
     }
     Ok(())
 }

@@ -86,8 +86,13 @@ impl ProgramConfig {
         Ok(self.over(&LiveConfig { seed, ..LiveConfig::new(&self.params, self.flows) }))
     }
 
+    /// A table that was kept by the law `before` until now.
+    pub(super) fn kept(&self, table: &LiveConfig, before: &Params) -> LiveConfig {
+        self.over(&if *before == self.params { *table } else { table.under(&self.params) })
+    }
+
     /// The same table with what these settings change of it.
-    pub(super) fn over(&self, table: &LiveConfig) -> LiveConfig {
+    fn over(&self, table: &LiveConfig) -> LiveConfig {
         let LiveConfig { admit_bytes, .. } = LiveConfig::new(&self.params, self.flows);
         LiveConfig {
             admit_bytes: if self.admit_at_once { 0 } else { admit_bytes },
@@ -185,8 +190,26 @@ pub(super) mod tests {
         let table = config.table(open_seed(7)).unwrap();
         assert!(table.admit_reverse && table.admit_bytes > 0);
         let other = ProgramConfig { admit_at_once: true, flows: 8, ..config };
-        let over = other.over(&table);
+        let over = other.kept(&table, &config.params);
         assert_eq!(over, LiveConfig { admit_bytes: 0, admit_reverse: false, ..table });
+    }
+
+    #[test]
+    fn each_law_of_a_table_has_a_number() {
+        let [one, other] = [1500, 1000].map(|mss| {
+            let params = Params { mss, ..Params::default() };
+            ProgramConfig::new(params, 1000, 3, 1)
+        });
+        let table = one.table(open_seed(7)).unwrap();
+        assert_eq!(one.kept(&table, &one.params), table);
+        let next = other.kept(&table, &one.params);
+        assert_eq!(next, LiveConfig { law: 1, admit_bytes: 4000, ..table });
+        // One that was there before is another one all the same.
+        assert_eq!(one.kept(&next, &other.params), LiveConfig { law: 2, ..table });
+        let last = LiveConfig { law: 255, ..table };
+        assert_eq!(other.kept(&last, &one.params).law, 0);
+        let reasons = Reasons { names: Vec::new(), unspecified: false };
+        assert_eq!(from_bytes(&other.to_bytes(&next, &reasons)), Some((next, other.params)));
     }
 
     #[test]

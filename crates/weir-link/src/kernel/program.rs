@@ -98,9 +98,9 @@ impl Programs {
     /// [`KernelError::NotPinned`] where nothing is there, [`KernelError::OtherLayout`] where another version of Weir
     /// pinned it, otherwise as [`load`](Self::load).
     pub fn reuse(directory: &Path, config: &ProgramConfig) -> Result<Self, KernelError> {
-        let (table, _) = config::from_bytes(&read_settings(directory)?)
+        let (table, before) = config::from_bytes(&read_settings(directory)?)
             .ok_or_else(|| KernelError::OtherLayout(settings_path(directory)))?;
-        Self::build(config, config.over(&table), Some(directory))
+        Self::build(config, config.kept(&table, &before), Some(directory))
     }
 
     fn build(config: &ProgramConfig, table: LiveConfig, from: Option<&Path>) -> Result<Self, KernelError> {

@@ -81,7 +81,7 @@ impl Snapshot {
     pub fn flows(&self) -> Result<Vec<LiveFlow>, KernelError> {
         let mut flows = Vec::new();
         for index in 0..self.table.buckets() {
-            flows.extend(flows_of(&self.bucket(index)?, &self.params));
+            flows.extend(flows_of(&self.bucket(index)?, &self.params, self.table.law));
         }
         Ok(flows)
     }
@@ -99,7 +99,7 @@ impl Snapshot {
         // The kernel copies from front to back, and the version stands in front.
         let mut bucket = read()?;
         for _ in 0..ATTEMPTS {
-            if flows_of(&bucket, &self.params).is_empty() {
+            if flows_of(&bucket, &self.params, self.table.law).is_empty() {
                 break;
             }
             let next = read()?;

@@ -15,7 +15,7 @@ use super::hooks::{self, Hooks, Loaded, Part};
 use super::journal::{self, Journal, JournalError};
 use super::mirred;
 use super::program::Role;
-use super::qdisc::{self, Qdisc};
+use super::qdisc::{self, Qdisc, Qdiscs};
 use super::setup::Setup;
 
 /// Where the kernel keeps pinned eBPF objects.
@@ -143,9 +143,13 @@ impl Step {
             Action::Detach { hooks, part, .. } => Ok(hooks::detach(hooks, *part)?),
             Action::Unpin { hooks } => Ok(hooks::unpin(hooks)?),
             Action::DropClsact { device, index } => {
-                let in_use = qdisc::has_filters(*index)
-                    .map_err(|source| KernelError::Failed { doing: "reading filters".into(), source })?;
-                if in_use { Ok(()) } else { batch("tc", &[format!("qdisc del dev {device} clsact")]) }
+                let failed = |source| KernelError::Failed { doing: "reading filters".into(), source };
+                let clsact = Qdiscs::read(*index).map_err(failed)?;
+                // Both directions say it, and the first of them may have found nobody's filter left.
+                if clsact.ingress().is_none() || qdisc::has_filters(*index).map_err(failed)? {
+                    return Ok(());
+                }
+                batch("tc", &[format!("qdisc del dev {device} clsact")])
             }
             Action::Mount => mount(),
             Action::Unmount => unmount(),

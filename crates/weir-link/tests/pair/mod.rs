@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 use std::rc::Rc;
 
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
@@ -93,6 +94,17 @@ impl Pair {
         let events = events.build().unwrap();
         let (ended, cycles, put) = (Ended::default(), 0, [0; 2]);
         Some(Self { native, programs, snapshot, maps, events, ended, told, cycles, put })
+    }
+
+    /// Another law takes over: new programs on the maps that are pinned in `pins`, or will be.
+    pub(crate) fn change_law(&mut self, params: Params, pins: &Path) {
+        self.listen();
+        self.programs.pin(pins).unwrap();
+        let config = ProgramConfig { params, ..self.programs.config().clone() };
+        self.programs = Programs::reuse(pins, &config).unwrap_or_else(|error| panic!("{error}"));
+        self.native.change_law(params);
+        self.snapshot = Snapshot::of(&self.programs).unwrap();
+        self.maps = maps_of(&self.programs);
     }
 
     /// One frame through both; `None` where the kernel's test run takes no such packet (since 6.18 none that ends within
@@ -202,7 +214,7 @@ impl Pair {
             native[..8].fill(0);
             if kernel != native {
                 let params = self.native.params();
-                let both = [&kernel, &native].map(|bucket| flows_of(bucket, params));
+                let both = [&kernel, &native].map(|bucket| flows_of(bucket, params, 0));
                 let at = kernel.iter().zip(&native).position(|(a, b)| a != b).unwrap();
                 panic!(
                     "{name}: bucket {index} differs at byte {at}: {:?} {:?}; kernel, native: {both:?}",

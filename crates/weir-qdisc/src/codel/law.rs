@@ -216,20 +216,17 @@ impl Law {
         now: Time,
         events: &mut dyn EventSink,
     ) -> Option<Packet> {
-        let Some(packet) = source.pop() else {
+        let Some(mut packet) = source.pop() else {
             self.dropping = false;
             return None;
         };
-        let drop = self.should_drop(params, source, Some(&packet), ticks(now));
-        let mut packet = match (self.dropping, drop) {
-            (true, true) => self.drop_what_is_due(params, source, packet, now, events),
-            (true, false) => {
-                self.dropping = false;
-                Some(packet)
-            }
-            (false, true) => self.begin_dropping(params, source, packet, now, events),
-            (false, false) => Some(packet),
-        }?;
+        if !self.should_drop(params, source, Some(&packet), ticks(now)) {
+            self.dropping = false;
+        } else if self.dropping {
+            packet = self.drop_what_is_due(params, source, packet, now, events)?;
+        } else {
+            packet = self.begin_dropping(params, source, packet, now, events)?;
+        }
         if let Some((above, ect1_only)) = params.ce_threshold
             && after(self.delay, above)
             && (if ect1_only { packet.ecn == Ecn::Ect1 } else { packet.ecn.is_capable() })

@@ -39,21 +39,31 @@ impl Data {
     }
 }
 
+/// A packet at the receiver: one segment, or several in a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arriving {
+    /// The numbers of the first segment.
+    pub(crate) data: Data,
+    pub(crate) segments: u16,
+    /// Payload bytes of all segments.
+    pub(crate) payload: u32,
+    /// Payload bytes of a full segment; only the last may be shorter.
+    pub(crate) size: u32,
+    /// CE, on all segments.
+    pub(crate) marked: bool,
+    /// When it was sent.
+    pub(crate) sent: Time,
+}
+
 const fn mask(bits: u32) -> u64 {
     (1 << bits) - 1
 }
 
 /// The number with these lower bits that is nearest to `expected`.
 fn nearest(low: u64, bits: u32, expected: u64) -> u64 {
-    let span = 1_u64 << bits;
-    let candidate = (expected & !mask(bits)) | low;
-    if candidate + span / 2 < expected {
-        candidate + span
-    } else if candidate > expected + span / 2 && candidate >= span {
-        candidate - span
-    } else {
-        candidate
-    }
+    // The difference of the lower bits, with its sign.
+    let ahead = (low.wrapping_sub(expected) << (64 - bits)) as i64 >> (64 - bits);
+    expected.checked_add_signed(ahead).unwrap_or(low)
 }
 
 /// Ranges of packet numbers in an acknowledgement: as many as SACK blocks fit beside timestamps (RFC 2018), and the newest.
@@ -97,5 +107,8 @@ mod tests {
                 assert_eq!(Data::unpack(data.pack(), base + 2 * offset, base + 2 * offset), data);
             }
         }
+        // Nothing lies below zero.
+        let data = Data { number: (1 << 30) - 1, sequence: (1 << 32) - 1, reduced: false, spin: true };
+        assert_eq!(Data::unpack(data.pack(), 0, 5), data);
     }
 }

@@ -7,11 +7,13 @@
 //! | the kernel acknowledges the first packets of a connection one by one (quick ACKs) | [`ReceiverConfig::quick`] |
 //! | classic ECN: ECE until CWR (RFC 3168 section 6.1.3) | [`Feedback::Classic`] |
 //! | DCTCP: ECE tells the state of the packets acknowledged; a change sends what is held back (RFC 8257 section 3.2) | [`Feedback::Dctcp`] |
+//! | generic receive offload: what comes within a time is taken, and acknowledged, together (the kernel's `gro_flush_timeout`; at most 64 kB, and not across a gap) | [`ReceiverConfig::gro`] |
 //! | QUIC's and accurate ECN's counts (RFC 9000 section 13.4.1, RFC 9768) | [`Feedback::Counted`] |
 
 use weir_core::{Duration, Time};
 
-use super::frame::{AckFrame, Data, RANGES};
+use super::frame::{AckFrame, Arriving, Data, RANGES};
+use super::notes::{Note, Notes};
 use super::stream::Arrived;
 
 /// How marks are told to the sender.
@@ -35,13 +37,24 @@ pub struct ReceiverConfig {
     pub delay: Duration,
     /// Packets at the beginning that are acknowledged one by one.
     pub quick: u32,
+    /// How long after a packet others are taken together with it before an acknowledgement goes out; zero for not at all.
+    pub gro: Duration,
     /// How marks are told.
     pub feedback: Feedback,
 }
 
+/// Segments that are taken together at most: 64 kB.
+const GRO_SEGMENTS: u32 = 45;
+
 impl Default for ReceiverConfig {
     fn default() -> Self {
-        Self { every: 2, delay: Duration::from_millis(40), quick: 16, feedback: Feedback::Classic }
+        Self {
+            every: 2,
+            delay: Duration::from_millis(40),
+            quick: 16,
+            gro: Duration::ZERO,
+            feedback: Feedback::Classic,
+        }
     }
 }
 
@@ -60,9 +73,15 @@ pub(crate) struct Receiver {
     newest: Time,
     /// An acknowledgement is due then, if packets wait for one.
     due: Time,
+    /// What comes until then is taken together.
+    together: Time,
+    taken: u32,
     ce: u64,
     echo: bool,
     spin: bool,
+    /// Packets from which on some are acknowledged one by one.
+    opened: u64,
+    notes: Option<Box<Notes>>,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
 }
@@ -79,12 +98,33 @@ impl Receiver {
             waiting: 0,
             newest: Time::ZERO,
             due: Time::MAX,
+            together: Time::ZERO,
+            taken: 0,
             ce: 0,
             echo: false,
             spin: false,
+            opened: 0,
+            notes: None,
             packets: 0,
             bytes: 0,
         }
+    }
+
+    /// From now on there is a note of what each acknowledgement says on the wire.
+    pub(crate) fn keep_notes(&mut self) {
+        self.notes = Some(Box::default());
+    }
+
+    /// A new connection on the same ports: numbers count on.
+    pub(crate) fn reopen(&mut self) {
+        (self.waiting, self.due, self.fresh) = (0, Time::MAX, u64::MAX);
+        (self.echo, self.spin, self.together) = (false, false, Time::ZERO);
+        self.opened = self.packets;
+    }
+
+    /// The note of an acknowledgement, if notes are kept.
+    pub(crate) fn note(&mut self, index: u32) -> Note {
+        self.notes.as_mut().map(|notes| notes.read(index)).unwrap_or_default()
     }
 
     /// What the receiver makes of a packet's numbers.
@@ -97,18 +137,17 @@ impl Receiver {
         self.due
     }
 
-    /// Takes a packet with `bytes` of payload. Up to two acknowledgements go out: one for what was held back, if the marking
-    /// has changed, and one for this packet.
-    pub(crate) fn receive(
-        &mut self,
-        now: Time,
-        data: Data,
-        bytes: u32,
-        marked: bool,
-        mut reply: impl FnMut(AckFrame),
-    ) {
-        self.packets += 1;
-        self.ce += u64::from(marked);
+    /// Whether what waits is to be acknowledged before a packet with this marking is taken (RFC 8257 section 3.2).
+    pub(crate) fn tells_apart(&self, marked: bool) -> bool {
+        self.config.feedback == Feedback::Dctcp && marked != self.echo && self.waiting > 0
+    }
+
+    /// Takes a packet. Tells whether an acknowledgement is to go out at once.
+    pub(crate) fn receive(&mut self, now: Time, packet: Arriving) -> bool {
+        let Arriving { data, segments, payload, size, marked, sent } = packet;
+        let count = u64::from(segments);
+        self.packets += count;
+        self.ce += if marked { count } else { 0 };
         match self.config.feedback {
             Feedback::Classic => {
                 if data.reduced {
@@ -116,44 +155,54 @@ impl Receiver {
                 }
                 self.echo |= marked;
             }
-            Feedback::Dctcp => {
-                if marked != self.echo {
-                    if self.waiting > 0 {
-                        reply(self.acknowledge(now));
-                    }
-                    self.echo = marked;
-                }
-            }
+            Feedback::Dctcp => self.echo = marked,
             Feedback::Counted => {}
         }
         let in_order = data.number == self.expected;
         if data.number >= self.expected {
             self.spin = !data.spin;
         }
-        self.note(data.number);
         let before = self.stream.next();
-        if self.stream.insert(data.sequence) {
-            self.bytes += u64::from(bytes);
+        for segment in 0..count {
+            self.note_number(data.number + segment);
+            let new = self.stream.insert(data.sequence + segment);
+            if new {
+                self.bytes += u64::from(size.min(payload.saturating_sub(segment as u32 * size)));
+            }
+            if let Some(notes) = &mut self.notes {
+                let sequence = data.sequence + segment;
+                notes.heard(sequence, !new, sent, self.stream.next() > sequence);
+            }
         }
         self.fresh = self.fresh.min(data.number);
-        self.waiting += 1;
+        self.waiting += u32::from(segments);
         self.newest = now;
-        let gap = data.sequence >= self.stream.next() || self.stream.next() > before + 1;
+        let gap = data.sequence >= self.stream.next() || self.stream.next() > before + count;
         let counted = self.config.feedback == Feedback::Counted && marked;
-        if !in_order
-            || gap
-            || counted
-            || self.waiting >= self.config.every
-            || self.packets <= u64::from(self.config.quick)
-        {
-            reply(self.acknowledge(now));
-        } else if self.waiting == 1 {
+        let enough =
+            self.waiting >= self.config.every || self.packets <= self.opened + u64::from(self.config.quick);
+        if now >= self.together {
+            self.together = now + self.config.gro;
+            self.taken = 0;
+        }
+        self.taken += u32::from(segments);
+        if !in_order || gap || counted || (enough && (now >= self.together || self.taken >= GRO_SEGMENTS)) {
+            self.together = Time::ZERO;
+            return true;
+        }
+        if enough {
+            self.due = self.due.min(self.together);
+        } else if self.due == Time::MAX {
             self.due = now + self.config.delay;
         }
+        false
     }
 
     /// The acknowledgement for what waits.
     pub(crate) fn acknowledge(&mut self, now: Time) -> AckFrame {
+        if let Some(notes) = &mut self.notes {
+            notes.write(self.index, &self.stream);
+        }
         let frame = AckFrame {
             at: now,
             index: self.index,
@@ -173,7 +222,7 @@ impl Receiver {
     }
 
     /// Adds a packet number to the ranges; the oldest range is forgotten when there are too many.
-    fn note(&mut self, number: u64) {
+    fn note_number(&mut self, number: u64) {
         let newest = &mut self.ranges[0];
         if number >= self.expected {
             if number == newest.1 {
@@ -186,27 +235,33 @@ impl Receiver {
             return;
         }
         // Out of order: next to a range that is known, or one of its own, which takes the place of the oldest.
-        let mut ranges: Vec<(u64, u64)> = self.ranges.iter().copied().filter(|(a, b)| a < b).collect();
-        if ranges.iter().any(|(a, b)| (*a..*b).contains(&number)) {
+        if self.ranges.iter().any(|(from, to)| (*from..*to).contains(&number)) {
             return;
         }
-        ranges.push((number, number + 1));
+        let mut ranges = [(number, number + 1); RANGES + 1];
+        ranges[..RANGES].copy_from_slice(&self.ranges);
         ranges.sort_unstable_by(|a, b| b.cmp(a));
-        let mut joined: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            match joined.last_mut() {
-                Some(last) if last.0 <= range.1 => last.0 = last.0.min(range.0),
-                _ => joined.push(range),
+        let mut last = 0;
+        for at in 1..ranges.len() {
+            let (from, to) = ranges[at];
+            if from == to {
+                break;
+            }
+            if ranges[last].0 <= to {
+                ranges[last].0 = ranges[last].0.min(from);
+            } else {
+                last += 1;
+                ranges[last] = (from, to);
             }
         }
-        joined.resize(RANGES, (0, 0));
-        self.ranges.copy_from_slice(&joined[..RANGES]);
+        ranges[last + 1..].fill((0, 0));
+        self.ranges.copy_from_slice(&ranges[..RANGES]);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Data, Duration, Feedback, Receiver, ReceiverConfig, Time};
+    use super::{AckFrame, Arriving, Data, Duration, Feedback, Receiver, ReceiverConfig, Time};
 
     fn data(number: u64, sequence: u64) -> Data {
         Data { number, sequence, reduced: false, spin: false }
@@ -217,10 +272,27 @@ mod tests {
     }
 
     fn acks(receiver: &mut Receiver, at: u64, data: Data, marked: bool) -> Vec<(u64, u64, bool)> {
+        burst(receiver, at, data, 1, 1000, marked)
+    }
+
+    fn burst(
+        receiver: &mut Receiver,
+        at: u64,
+        data: Data,
+        segments: u16,
+        payload: u32,
+        marked: bool,
+    ) -> Vec<(u64, u64, bool)> {
         let mut out = Vec::new();
-        receiver.receive(Time::from_nanos(at), data, 1000, marked, |ack| {
-            out.push((ack.ranges[0].1, ack.next, ack.echo));
-        });
+        let now = Time::from_nanos(at);
+        let packet = Arriving { data, segments, payload, size: 1000, marked, sent: now };
+        let mut reply = |ack: AckFrame| out.push((ack.ranges[0].1, ack.next, ack.echo));
+        if receiver.tells_apart(marked) {
+            reply(receiver.acknowledge(now));
+        }
+        if receiver.receive(now, packet) {
+            reply(receiver.acknowledge(now));
+        }
         out
     }
 
@@ -237,6 +309,36 @@ mod tests {
         assert_eq!(acks(&mut receiver, 4, data(5, 2), false), [(6, 5, false)]);
         assert_eq!((receiver.bytes, receiver.packets), (5000, 5));
         assert_eq!(acks(&mut receiver, 5, data(6, 5), false), []);
+    }
+
+    #[test]
+    fn a_super_packet_is_acknowledged_once_and_its_mark_counts_for_all_segments() {
+        let mut receiver = Receiver::new(config(Feedback::Counted));
+        assert_eq!(burst(&mut receiver, 0, data(0, 0), 10, 9_400, false), [(10, 10, false)]);
+        assert_eq!((receiver.packets, receiver.bytes, receiver.ce), (10, 9_400, 0));
+        assert_eq!(burst(&mut receiver, 1, data(10, 10), 3, 3_000, true), [(13, 13, false)]);
+        assert_eq!(receiver.ce, 3);
+        // Again, for nothing.
+        assert_eq!(burst(&mut receiver, 2, data(13, 9), 2, 2_000, false).len(), 1);
+        assert_eq!(receiver.bytes, 12_400);
+    }
+
+    #[test]
+    fn what_comes_close_together_is_acknowledged_together() {
+        let gro = Duration::from_micros(50);
+        let mut receiver = Receiver::new(ReceiverConfig { gro, ..config(Feedback::Classic) });
+        for number in 0..5 {
+            assert_eq!(acks(&mut receiver, number * 1_000, data(number, number), false), []);
+        }
+        assert_eq!(receiver.due(), Time::from_nanos(50_000));
+        assert_eq!(receiver.acknowledge(receiver.due()).next, 5);
+        // One alone still waits for a second, or for its delay.
+        assert_eq!(acks(&mut receiver, 60_000, data(5, 5), false), []);
+        assert_eq!(receiver.due(), Time::from_nanos(40_060_000));
+        assert_eq!(acks(&mut receiver, 70_000, data(6, 6), false), []);
+        assert_eq!(receiver.due(), Time::from_nanos(110_000));
+        // A gap is told at once.
+        assert_eq!(acks(&mut receiver, 80_000, data(8, 8), false), [(9, 7, false)]);
     }
 
     #[test]
@@ -265,6 +367,12 @@ mod tests {
             acks(&mut receiver, number, data(number, number), false);
         }
         let ack = receiver.acknowledge(Time::from_nanos(9));
-        assert_eq!((ack.ranges[0], ack.next), ((0, 6), 6));
+        assert_eq!((ack.ranges, ack.next), ([(0, 6), (0, 0), (0, 0), (0, 0)], 6));
+        // More gaps than ranges: the oldest is forgotten, and what comes again changes nothing.
+        for number in [10, 20, 30, 40, 25, 25, 31] {
+            acks(&mut receiver, number, data(number, number), false);
+        }
+        let ack = receiver.acknowledge(Time::from_nanos(99));
+        assert_eq!(ack.ranges, [(40, 41), (30, 32), (25, 26), (20, 21)]);
     }
 }

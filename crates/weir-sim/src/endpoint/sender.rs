@@ -18,6 +18,7 @@ use weir_core::{Duration, Ecn, Time};
 use super::frame::{AckFrame, Data};
 use super::receiver::Feedback;
 use super::sent::{Fate, SentPacket, SentPackets};
+use super::writes::Writes;
 
 /// How losses are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -66,15 +67,15 @@ pub(crate) struct Outgoing {
 pub(crate) struct Sender {
     config: SenderConfig,
     pub(crate) controller: Box<dyn Controller>,
-    /// Packets of the stream that exist so far: the end of the data, or of what the application has written.
-    pub(crate) written: u64,
-    /// Payload bytes of the last of them.
-    last_bytes: u32,
+    ecn: EcnUse,
+    pub(crate) writes: Writes,
     next: u64,
     una: u64,
     again: VecDeque<u64>,
     sent: SentPackets,
     newest: Option<u64>,
+    /// None before this number is in flight.
+    doubted: u64,
     in_flight: u64,
     pub(crate) rtt: Rtt,
     pub(crate) delivery: Delivery,
@@ -99,14 +100,15 @@ impl Sender {
     pub(crate) fn new(config: SenderConfig, controller: Box<dyn Controller>) -> Self {
         Self {
             config,
+            ecn: controller.ecn(),
             controller,
-            written: 0,
-            last_bytes: config.mss,
+            writes: Writes::new(config.mss),
             next: 0,
             una: 0,
             again: VecDeque::new(),
             sent: SentPackets::default(),
             newest: None,
+            doubted: 0,
             in_flight: 0,
             rtt: Rtt::default(),
             delivery: Delivery::default(),
@@ -125,31 +127,37 @@ impl Sender {
         }
     }
 
+    /// A new connection on the same ports, once the old one is [done](Self::is_done): numbers and totals count on, all else
+    /// begins anew.
+    pub(crate) fn reopen(&mut self, controller: Box<dyn Controller>) {
+        let end = self.sent.end();
+        let old = std::mem::replace(self, Self::new(self.config, controller));
+        self.writes = old.writes;
+        self.sent = SentPackets::from(end);
+        (self.next, self.una) = (old.next, old.next);
+        self.limited_until = end;
+        self.delivery = old.delivery.begin_anew();
+        (self.echoes, self.ce_seen, self.ack_index) = (old.echoes, old.ce_seen, old.ack_index);
+    }
+
+    /// Whether all that was written has been acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        self.una >= self.writes.end()
+    }
+
     /// Payload bytes of a full packet.
     pub(crate) fn mss(&self) -> u32 {
         self.config.mss
     }
 
-    /// The application writes `bytes` more and will not write less than a full packet before they are all; `None` for ever.
-    pub(crate) fn write(&mut self, bytes: Option<u64>) {
-        match bytes {
-            None => self.written = u64::MAX / 2,
-            Some(bytes) => {
-                let mss = u64::from(self.config.mss);
-                self.written += bytes.div_ceil(mss);
-                let rest = bytes % mss;
-                self.last_bytes = if rest == 0 { self.config.mss } else { rest as u32 };
-            }
-        }
+    /// Bytes of the stream that were sent.
+    pub(crate) fn offset(&self) -> u64 {
+        self.writes.offset(self.next)
     }
 
     /// The application has no more to write: what was not sent yet is not sent.
     pub(crate) fn stop(&mut self) {
-        self.written = self.written.min(self.next);
-    }
-
-    fn length(&self, sequence: u64) -> u32 {
-        if sequence + 1 == self.written { self.last_bytes } else { self.config.mss }
+        self.writes.stop(self.next);
     }
 
     /// The next packet to send now, if there is one and it may go.
@@ -159,7 +167,7 @@ impl Sender {
         }
         let (sequence, again) = match self.again.front() {
             Some(sequence) => (*sequence, true),
-            None if self.next < self.written => (self.next, false),
+            None if self.next < self.writes.end() => (self.next, false),
             None => {
                 // Nothing to send: rates measured from now on are the application's.
                 if self.in_flight + u64::from(self.config.mss) <= self.controller.window() {
@@ -168,7 +176,7 @@ impl Sender {
                 return self.probe_old(now);
             }
         };
-        let bytes = self.length(sequence);
+        let bytes = self.writes.length(sequence);
         if self.must_probe == 0 {
             if self.in_flight + u64::from(bytes) > self.controller.window() {
                 self.limited_until = self.sent.end();
@@ -236,12 +244,12 @@ impl Sender {
         let reduced = !again && std::mem::take(&mut self.reduced);
         let ecn = if again && self.config.recovery == Recovery::Tcp {
             // RFC 3168 section 6.1.5: retransmissions are Not-ECT. The kernel obeys only for classic ECN.
-            match self.controller.ecn() {
+            match self.ecn {
                 EcnUse::Classic => Ecn::NotEct,
                 other => other.codepoint(),
             }
         } else {
-            self.controller.ecn().codepoint()
+            self.ecn.codepoint()
         };
         Outgoing {
             data: Data { number, sequence, reduced, spin: self.spin },
@@ -252,7 +260,7 @@ impl Sender {
 
     /// When [`poll`](Self::poll) is worth another try for pacing's sake, if nothing else happens.
     pub(crate) fn paced_until(&self, now: Time) -> Option<Time> {
-        let waits = self.next < self.written || !self.again.is_empty();
+        let waits = self.next < self.writes.end() || !self.again.is_empty();
         (waits
             && self.next_send > now
             && self.burst_left < u64::from(self.config.mss)
@@ -277,8 +285,12 @@ impl Sender {
         }
         self.ack_index = Some(frame.index);
         let fresh = if in_order { frame.fresh } else { 0 };
-        let mut newest: Option<(u64, SentPacket)> = None;
+        let mut newest = None;
         for (from, to) in frame.ranges {
+            if from == to {
+                // Only empty ones follow.
+                break;
+            }
             for number in from.max(fresh).max(self.sent.first())..to.min(self.sent.end()) {
                 let Some(packet) = self.sent.get_mut(number) else { continue };
                 match packet.fate {
@@ -289,16 +301,15 @@ impl Sender {
                 }
                 packet.fate = Fate::Delivered;
                 ack.delivered.add(packet.bytes);
-                if newest.is_none_or(|(best, _)| number > best) {
-                    newest = Some((number, *packet));
-                }
+                newest = newest.max(Some(number));
             }
         }
         self.una = self.una.max(frame.next);
+        self.writes.acknowledged(self.una);
         self.spin = frame.spin;
         self.read_marks(frame, &mut ack);
         self.delivery.deliver(ack.delivered, ack.ce.packets);
-        if let Some((number, packet)) = newest {
+        if let Some((number, packet)) = newest.and_then(|number| Some((number, *self.sent.get(number)?))) {
             if self.newest.is_none_or(|newest| number > newest) {
                 self.newest = Some(number);
                 let delay = match self.config.recovery {
@@ -315,7 +326,7 @@ impl Sender {
             ack.window_limited = number < self.limited_until;
         }
         self.find_losses(now, &mut ack);
-        self.report(ack);
+        self.report(&mut ack);
         if self.in_flight == 0 {
             self.probe_due = Time::MAX;
         } else if newest.is_some() {
@@ -348,7 +359,7 @@ impl Sender {
         }
     }
 
-    fn report(&mut self, mut ack: Ack) {
+    fn report(&mut self, ack: &mut Ack) {
         ack.smoothed_rtt = self.rtt.smoothed;
         ack.min_rtt = self.rtt.shortest;
         ack.in_flight = self.in_flight;
@@ -356,11 +367,12 @@ impl Sender {
         ack.next = self.next;
         ack.total_delivered = self.delivery.delivered();
         ack.total_lost = self.delivery.lost();
-        ack.app_limited = self.next >= self.written && self.again.is_empty();
-        self.controller.on_ack(&ack);
+        ack.app_limited = self.next >= self.writes.end() && self.again.is_empty();
+        self.controller.on_ack(ack);
         let keep = self.rtt.smoothed;
         // What was declared lost long ago will not come any more.
-        self.sent.trim(|packet| ack.now.since(packet.stamp.sent).as_nanos() < 3 * keep.as_nanos());
+        let now = ack.now;
+        self.sent.trim(|packet| now.since(packet.stamp.sent).as_nanos() < 3 * keep.as_nanos());
     }
 
     fn read_marks(&mut self, frame: &AckFrame, ack: &mut Ack) {
@@ -401,7 +413,8 @@ impl Sender {
                     + (self.rtt.shortest.as_nanos() / 4).min(self.rtt.smoothed.as_nanos()),
             ),
         };
-        for number in self.sent.first()..newest {
+        let mut oldest = None;
+        for number in self.doubted.max(self.sent.first())..newest {
             let Some(packet) = self.sent.get_mut(number) else { continue };
             if packet.fate != Fate::Flying {
                 continue;
@@ -409,6 +422,7 @@ impl Sender {
             let due = packet.stamp.sent + window;
             if newest - number < OVERTAKEN && due > now {
                 self.loss_due = self.loss_due.min(due);
+                oldest.get_or_insert(number);
                 continue;
             }
             packet.fate = Fate::Lost;
@@ -418,6 +432,7 @@ impl Sender {
             ack.loss = Some(self.lose(&packet));
             ack.lost.add(packet.bytes);
         }
+        self.doubted = oldest.unwrap_or(newest);
     }
 
     fn lose(&mut self, packet: &SentPacket) -> LossSample {
@@ -437,7 +452,7 @@ impl Sender {
             let mut ack = self.blank(now);
             self.find_losses(now, &mut ack);
             if ack.lost.packets > 0 {
-                self.report(ack);
+                self.report(&mut ack);
             }
         }
         if self.probe_due <= now {
@@ -453,6 +468,12 @@ impl Sender {
             }
             self.arm_probe(now);
         }
+    }
+
+    /// Gives back what room it can: for a flow that has sent all it will.
+    pub(crate) fn fit(&mut self) {
+        self.sent.fit();
+        self.again.shrink_to_fit();
     }
 
     fn lose_everything(&mut self, now: Time) {

@@ -1,7 +1,5 @@
 //! Packets that were sent and may still be acknowledged.
 
-use std::collections::VecDeque;
-
 use weir_cc::Stamp;
 
 /// What became of a packet.
@@ -22,11 +20,25 @@ pub(crate) struct SentPacket {
     pub(crate) stamp: Stamp,
 }
 
+/// Room for packets that a line begins with.
+const ROOM: usize = 4;
+/// Packets; a line with more room gives it back when it is empty.
+const MUCH: usize = 4096;
+
 /// A line of them, by packet number.
 #[derive(Debug, Default)]
 pub(crate) struct SentPackets {
-    line: VecDeque<SentPacket>,
+    /// As many as a power of two, or none; a packet is at the lower bits of its number.
+    slots: Vec<SentPacket>,
     first: u64,
+    end: u64,
+}
+
+impl From<u64> for SentPackets {
+    /// None so far, and the next has this number.
+    fn from(first: u64) -> Self {
+        Self { slots: Vec::new(), first, end: first }
+    }
 }
 
 impl SentPackets {
@@ -37,40 +49,120 @@ impl SentPackets {
 
     /// The number that the next packet gets.
     pub(crate) fn end(&self) -> u64 {
-        self.first + self.line.len() as u64
+        self.end
+    }
+
+    fn slot(&self, number: u64) -> usize {
+        number as usize & self.slots.len().wrapping_sub(1)
     }
 
     pub(crate) fn push(&mut self, packet: SentPacket) -> u64 {
-        self.line.push_back(packet);
-        self.end() - 1
+        if (self.end - self.first) as usize == self.slots.len() {
+            self.grow(packet);
+        }
+        let number = self.end;
+        let slot = self.slot(number);
+        self.slots[slot] = packet;
+        self.end += 1;
+        number
+    }
+
+    /// Doubles the room; `filler` is in what is not used.
+    #[cold]
+    fn grow(&mut self, filler: SentPacket) {
+        self.resize((2 * self.slots.len()).max(ROOM), filler);
+    }
+
+    fn resize(&mut self, room: usize, filler: SentPacket) {
+        let known: Vec<SentPacket> =
+            (self.first..self.end).map(|number| self.slots[self.slot(number)]).collect();
+        self.slots = vec![filler; room];
+        for (number, packet) in (self.first..).zip(known) {
+            let slot = self.slot(number);
+            self.slots[slot] = packet;
+        }
     }
 
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut SentPacket> {
-        self.line.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+        let slot = self.slot(number);
+        if (self.first..self.end).contains(&number) { self.slots.get_mut(slot) } else { None }
     }
 
     pub(crate) fn get(&self, number: u64) -> Option<&SentPacket> {
-        self.line.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+        if (self.first..self.end).contains(&number) { self.slots.get(self.slot(number)) } else { None }
     }
 
     /// Forgets the packets at the front that need no more attention. One declared lost is kept for as long as `keep_lost`
     /// says of it, to be recognised if it was only late.
     pub(crate) fn trim(&mut self, keep_lost: impl Fn(&SentPacket) -> bool) {
-        while let Some(packet) = self.line.front() {
+        while let Some(packet) = self.get(self.first) {
             let done = match packet.fate {
                 Fate::Flying => false,
                 Fate::Delivered => true,
                 Fate::Lost => !keep_lost(packet),
             };
             if !done {
-                break;
+                return;
             }
-            self.line.pop_front();
             self.first += 1;
         }
-        if self.line.is_empty() && self.line.capacity() > 4096 {
+        if self.slots.len() > MUCH {
             // An idle flow holds no more memory than one that never was busy.
-            self.line.shrink_to(16);
+            self.fit();
         }
+    }
+
+    /// Gives back what room it can.
+    pub(crate) fn fit(&mut self) {
+        match self.get(self.first).copied() {
+            None => self.slots = Vec::new(),
+            Some(filler) => self.resize(((self.end - self.first) as usize).next_power_of_two(), filler),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_cc::Delivery;
+    use weir_core::Time;
+
+    use super::{Fate, SentPacket, SentPackets};
+
+    fn packet(sequence: u64) -> SentPacket {
+        let stamp = Delivery::default().send(Time::from_nanos(sequence), 1, true);
+        SentPacket { sequence, bytes: 1, fate: Fate::Flying, stamp }
+    }
+
+    #[test]
+    fn numbers_stay_while_the_line_grows_and_moves_on() {
+        let mut line = SentPackets::default();
+        assert!(line.get(0).is_none() && line.get_mut(0).is_none());
+        // The front moves on by two of three, so that the line wraps around at many lengths.
+        for number in 0..10_000 {
+            assert_eq!(line.push(packet(number + 7)), number);
+            for front in (line.first()..line.end()).take(usize::from(number % 3 > 0)) {
+                line.get_mut(front).unwrap().fate = Fate::Delivered;
+            }
+            line.trim(|_| true);
+            assert_eq!((line.first(), line.end()), ((number + 1) * 2 / 3, number + 1));
+            for known in [line.first(), number] {
+                assert_eq!(line.get(known).map(|packet| packet.sequence), Some(known + 7));
+            }
+            assert!(line.get(number + 1).is_none());
+            assert!(line.first() == 0 || line.get(line.first() - 1).is_none());
+        }
+        for number in line.first()..line.end() {
+            line.get_mut(number).unwrap().fate = Fate::Lost;
+        }
+        line.trim(|packet| packet.stamp.sent > Time::from_nanos(9_000));
+        assert_eq!(line.get(line.first()).map(|packet| packet.sequence), Some(9_001));
+        line.fit();
+        assert_eq!(line.slots.len(), 1024);
+        assert_eq!(line.get(9_999).map(|packet| packet.sequence), Some(10_006));
+        line.trim(|_| false);
+        line.fit();
+        assert_eq!((line.first(), line.end()), (10_000, 10_000));
+        assert_eq!(line.slots.capacity(), 0);
+        assert_eq!(line.push(packet(0)), 10_000);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::notes::Blocks;
+
 /// A set of packet numbers that is nearly always "all below one number".
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrived {
@@ -14,6 +16,42 @@ pub(crate) struct Arrived {
 impl Arrived {
     pub(crate) fn next(&self) -> u64 {
         self.next
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let word = |number: u64| (number / 64).checked_sub(self.next / 64);
+        number < self.next
+            || word(number)
+                .and_then(|at| self.beyond.get(at as usize))
+                .is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    /// The runs beyond the first gap: that of `newest` first, then the highest.
+    pub(crate) fn blocks(&self, newest: u64) -> Blocks {
+        let mut blocks = Blocks::default();
+        let run = |last: u64| {
+            let first = (self.next..last).rev().take_while(|number| self.has(*number)).last().unwrap_or(last);
+            let end = (last + 1..).take_while(|number| self.has(*number)).last().unwrap_or(last) + 1;
+            (first, end)
+        };
+        let mut count = 0;
+        if newest > self.next && self.has(newest) {
+            blocks[0] = run(newest);
+            count = 1;
+        }
+        let mut number = self.next / 64 * 64 + self.beyond.len() as u64 * 64;
+        while count < blocks.len() && number > self.next {
+            number -= 1;
+            if self.has(number) {
+                let found = run(number);
+                number = found.0;
+                if found.1 > self.next && found != blocks[0] {
+                    blocks[count] = found;
+                    count += 1;
+                }
+            }
+        }
+        blocks
     }
 
     /// Adds a number; tells whether it is new.
@@ -56,6 +94,21 @@ mod tests {
     use super::Arrived;
     use std::collections::BTreeSet;
     use weir_core::Seed;
+
+    #[test]
+    fn blocks_are_the_runs_beyond_the_gap() {
+        let mut arrived = Arrived::default();
+        for number in [0, 1, 4, 5, 9, 70, 71, 130] {
+            arrived.insert(number);
+        }
+        assert_eq!(arrived.blocks(5), [(4, 6), (130, 131), (70, 72)]);
+        assert_eq!(arrived.blocks(130), [(130, 131), (70, 72), (9, 10)]);
+        assert_eq!(arrived.blocks(1), [(130, 131), (70, 72), (9, 10)]);
+        for number in [2, 3, 6, 7, 8] {
+            arrived.insert(number);
+        }
+        assert_eq!((arrived.next(), arrived.blocks(8)), (10, [(130, 131), (70, 72), (0, 0)]));
+    }
 
     #[test]
     fn holds_what_was_put_in() {

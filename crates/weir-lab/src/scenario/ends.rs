@@ -1,0 +1,75 @@
+//! What a flow may set at its two ends, and what only the simulator's ends can do.
+
+use weir_core::Duration;
+use weir_sim::{EndOptions, LARGEST_GSO};
+
+use super::{Flow, Scenario};
+use crate::traffic::Stack;
+
+/// RFC 5681 section 4.2: an acknowledgement must come within 500 ms.
+const LONGEST_ACK_DELAY: Duration = Duration::from_millis(500);
+/// Longer than any network card or kernel keeps packets together.
+const LONGEST_GRO: Duration = Duration::from_millis(100);
+
+impl Flow {
+    /// The keys of the two ends that are given.
+    fn given_ends(&self) -> impl Iterator<Item = &'static str> {
+        let keys = [
+            ("gso", self.gso.is_some()),
+            ("initial_window", self.initial_window.is_some()),
+            ("ack_every", self.ack_every.is_some()),
+            ("ack_delay", self.ack_delay.is_some()),
+            ("gro", self.gro.is_some()),
+        ];
+        keys.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
+    }
+
+    pub(super) fn check_ends(&self) -> Result<(), (String, String)> {
+        let fail = |key: &str, message: String| Err((key.to_owned(), message));
+        if self.gso.is_some_and(|segments| !(1..=u32::from(LARGEST_GSO)).contains(&segments)) {
+            return fail(
+                "gso",
+                format!("must lie between 1 and {LARGEST_GSO}, what an IPv4 packet can hold"),
+            );
+        }
+        if self.initial_window == Some(0) {
+            return fail("initial_window", "must be at least 1 packet".to_owned());
+        }
+        if self.ack_every == Some(0) {
+            return fail("ack_every", "must be at least 1 packet".to_owned());
+        }
+        if self.ack_delay.is_some_and(|delay| delay > LONGEST_ACK_DELAY) {
+            return fail("ack_delay", format!("must be at most {LONGEST_ACK_DELAY} (RFC 5681)"));
+        }
+        if self.gro.is_some_and(|time| time > LONGEST_GRO) {
+            return fail("gro", format!("must be at most {LONGEST_GRO}; real hosts take well under 1ms"));
+        }
+        match self.given_ends().next().filter(|_| self.stack == Stack::Udp) {
+            Some(key) => fail(key, "only TCP and QUIC flows have it; remove the key".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// The options of the simulator's ends.
+    pub(crate) fn end_options(&self) -> EndOptions {
+        let usual = EndOptions::default();
+        EndOptions {
+            gso: self.gso.map_or(usual.gso, |segments| segments as u16),
+            initial_window: self.initial_window.unwrap_or(usual.initial_window),
+            ack_every: self.ack_every,
+            ack_delay: self.ack_delay,
+            gro: self.gro.unwrap_or(usual.gro),
+        }
+    }
+}
+
+impl Scenario {
+    /// What only world `sim` can do of what is asked for: the key and its place.
+    pub(crate) fn needs_simulator(&self) -> Option<String> {
+        let of_flow =
+            |flow: &Flow| flow.given_ends().next().map(|key| format!("flow '{}': {key}", flow.label()));
+        let workload = || self.workloads.first().map(|first| format!("workload '{}'", first.label()));
+        let trace = || self.measure.trace.then(|| "measure.trace".to_owned());
+        self.flows.iter().find_map(of_flow).or_else(workload).or_else(trace)
+    }
+}

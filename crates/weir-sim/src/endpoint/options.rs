@@ -1,0 +1,38 @@
+//! What a user may set at the two ends of a flow.
+
+use weir_core::Duration;
+
+use super::receiver::ReceiverConfig;
+
+/// Options of a flow's ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndOptions {
+    /// Segments that the sender hands over as one packet at most, 1 to [`LARGEST_GSO`](crate::LARGEST_GSO).
+    pub gso: u16,
+    /// The window to begin with, in packets; 10 by RFC 6928.
+    pub initial_window: u32,
+    /// An acknowledgement for this many packets, if not for two.
+    pub ack_every: Option<u32>,
+    /// The longest that a packet waits for an acknowledgement, if not as long as usual: 40 ms with TCP, 25 ms with QUIC.
+    pub ack_delay: Option<Duration>,
+    /// What comes within this time after a packet is taken and acknowledged with it (generic receive offload).
+    pub gro: Duration,
+}
+
+impl Default for EndOptions {
+    fn default() -> Self {
+        Self { gso: 1, initial_window: 10, ack_every: None, ack_delay: None, gro: Duration::ZERO }
+    }
+}
+
+impl EndOptions {
+    /// The receiver with what is set here.
+    pub(crate) fn receiver(&self, usual: ReceiverConfig) -> ReceiverConfig {
+        ReceiverConfig {
+            every: self.ack_every.unwrap_or(usual.every),
+            delay: self.ack_delay.unwrap_or(usual.delay),
+            gro: self.gro.max(usual.gro),
+            ..usual
+        }
+    }
+}

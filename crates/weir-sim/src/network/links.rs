@@ -1,0 +1,95 @@
+//! Links: packets are queued, sent one at a time at the rate, and leave.
+
+use weir_core::{Duration, Event, EventKind, EventSink, FlowId, Packet};
+
+use super::{Network, Next};
+use crate::hop::HopId;
+use crate::observer::Observer;
+
+/// Passes a discipline's events on with the link's name.
+struct At<'a, O> {
+    hop: HopId,
+    observer: &'a mut O,
+}
+
+impl<O: Observer> EventSink for At<'_, O> {
+    fn event(&mut self, event: &Event) {
+        self.observer.event(self.hop, event);
+    }
+}
+
+/// Lists whose packets leave a queue.
+struct Gone<'a>(&'a mut Vec<FlowId>);
+
+impl EventSink for Gone<'_> {
+    fn event(&mut self, event: &Event) {
+        if matches!(event.kind, EventKind::Drop(_) | EventKind::Dequeue) {
+            self.0.push(event.packet.flow);
+        }
+    }
+}
+
+impl<O: Observer> Network<O> {
+    /// Empties the queues, and tells whose packets were in them.
+    pub fn drain(&mut self) -> Vec<FlowId> {
+        let mut left = Vec::new();
+        for hop in &mut self.hops {
+            let mut now = self.now;
+            while hop.qdisc.backlog().packets > 0 {
+                // A discipline may well drop while it is emptied (CoDel does).
+                let mut gone = Gone(&mut left);
+                if hop.qdisc.dequeue(now, &mut gone).is_none() {
+                    now = hop.qdisc.next_ready(now).unwrap_or(now).max(now + Duration::from_micros(1));
+                }
+            }
+        }
+        left
+    }
+
+    pub(super) fn enqueue(&mut self, hop: HopId, packet: Packet) {
+        let state = &mut self.hops[hop.index()];
+        let mut sink = At { hop, observer: &mut self.observer };
+        state.qdisc.enqueue(packet, self.now, &mut sink);
+        if state.transmitting.is_none() {
+            self.begin(hop.0);
+        }
+    }
+
+    /// Lets an idle link send its next packet.
+    pub(super) fn begin(&mut self, index: u32) {
+        let hop = &mut self.hops[index as usize];
+        if hop.transmitting.is_some() {
+            return;
+        }
+        let mut sink = At { hop: HopId(index), observer: &mut self.observer };
+        match hop.qdisc.dequeue(self.now, &mut sink) {
+            Some(packet) => {
+                let took = hop.rate.serialize(u64::from(packet.wire_bytes), &mut hop.remainder);
+                hop.report.busy = hop.report.busy + took;
+                hop.transmitting = Some(packet);
+                self.agenda.add(self.now + took, Next::Depart(index));
+            }
+            None => {
+                hop.remainder = 0;
+                if let Some(ready) = hop.qdisc.next_ready(self.now) {
+                    // A discipline that has dropped all it had leaves nothing to wait for; one that shapes does.
+                    let ready = ready.max(self.now + Duration::from_nanos(1));
+                    if ready < hop.held {
+                        hop.held = ready;
+                        self.agenda.add(ready, Next::Ready(index));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn depart(&mut self, index: u32) {
+        let hop = &mut self.hops[index as usize];
+        let Some(packet) = hop.transmitting.take() else { return };
+        hop.report.packets += 1;
+        hop.report.bytes += u64::from(packet.wire_bytes);
+        self.observer.departed(HopId(index), &packet, self.now);
+        self.begin(index);
+        self.deliver(packet);
+    }
+}

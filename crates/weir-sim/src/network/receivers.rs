@@ -1,0 +1,129 @@
+//! The receiving ends: what arrives there, and the acknowledgements that go back.
+
+use weir_core::{Ecn, FlowId, Packet, Time};
+
+use super::{Network, Next};
+use crate::endpoint::{AckFrame, Arriving};
+use crate::flow::{Amount, Source};
+use crate::observer::{Carried, Observer};
+
+impl<O: Observer> Network<O> {
+    /// The receiver takes a packet that has left the last link.
+    pub(super) fn deliver(&mut self, packet: Packet) {
+        let index = packet.flow.0;
+        let flow = &mut self.flows[index as usize];
+        let at = self.now + flow.tail;
+        let payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
+        if let Source::Connection(sender) = &flow.source {
+            let size = sender.mss();
+            // An acknowledgement that was due before this packet arrives goes out first.
+            if flow.receiver.due() < at {
+                let due = flow.receiver.due();
+                let frame = flow.receiver.acknowledge(due);
+                self.answer(index, frame);
+            }
+            let flow = &mut self.flows[index as usize];
+            let arriving = Arriving {
+                data: flow.receiver.read(packet.handle),
+                segments: packet.segments,
+                payload,
+                size,
+                marked: packet.ecn == Ecn::Ce,
+                sent: packet.arrived,
+            };
+            if flow.receiver.tells_apart(arriving.marked) {
+                let frame = flow.receiver.acknowledge(at);
+                self.answer(index, frame);
+            }
+            let flow = &mut self.flows[index as usize];
+            if flow.receiver.receive(at, arriving) {
+                let frame = flow.receiver.acknowledge(at);
+                self.answer(index, frame);
+            }
+            let flow = &mut self.flows[index as usize];
+            let due = flow.receiver.due();
+            if due < flow.receiver_timer {
+                flow.receiver_timer = due;
+                self.agenda.add(due, Next::Reply(index));
+            }
+        } else {
+            flow.receiver.packets += 1;
+            flow.receiver.bytes += u64::from(payload);
+        }
+        let flow = &mut self.flows[index as usize];
+        if let Amount::Bytes(wanted) = flow.amount
+            && flow.report.finished.is_none()
+            && flow.receiver.bytes >= wanted
+        {
+            flow.report.finished = Some(at);
+            self.unfinished -= 1;
+        }
+        if self.flows[index as usize].task.is_some() {
+            self.arrived(index, at);
+        }
+    }
+
+    /// The receiver's timer.
+    pub(super) fn reply(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        if flow.receiver_timer <= self.now {
+            flow.receiver_timer = Time::MAX;
+        }
+        let due = flow.receiver.due();
+        if due <= self.now {
+            let frame = flow.receiver.acknowledge(due);
+            self.answer(index, frame);
+        } else if due < flow.receiver_timer {
+            flow.receiver_timer = due;
+            self.agenda.add(due, Next::Reply(index));
+        }
+    }
+
+    /// Sends an acknowledgement on its way; `frame.at` is when it leaves the receiver.
+    fn answer(&mut self, index: u32, mut frame: AckFrame) {
+        let flow = &mut self.flows[index as usize];
+        frame.at += flow.back;
+        if self.watches_return {
+            if flow.returning.is_empty() {
+                self.agenda.add(frame.at, Next::Return(index));
+            }
+            flow.returning.push_back(frame);
+        } else {
+            frame.at += flow.around;
+            if flow.acks.is_empty() {
+                self.agenda.add(frame.at, Next::Ack(index));
+            }
+            flow.acks.push_back(frame);
+        }
+    }
+
+    pub(super) fn pass_back(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        let Some(mut frame) = flow.returning.pop_front() else { return };
+        if let Some(next) = flow.returning.front() {
+            self.agenda.add(next.at, Next::Return(index));
+        }
+        let Source::Connection(sender) = &flow.source else { return };
+        let note = flow.receiver.note(frame.index);
+        let carried = Carried {
+            flow: FlowId(index),
+            offset: sender.writes.offset(frame.next),
+            payload: 0,
+            sent: self.now - flow.back,
+            echoed: note.echoed,
+            spin: frame.spin,
+            reduced: false,
+            echo: frame.echo,
+            marks: frame.ce,
+            blocks: note.blocks.map(|(from, to)| {
+                if from < to { (sender.writes.offset(from), sender.writes.offset(to)) } else { (0, 0) }
+            }),
+        };
+        frame.at += flow.around;
+        if flow.acks.is_empty() {
+            self.agenda.add(frame.at, Next::Ack(index));
+        }
+        flow.acks.push_back(frame);
+        self.observer.returning(&carried, self.now);
+    }
+}

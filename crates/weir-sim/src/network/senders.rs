@@ -1,0 +1,185 @@
+//! The sending ends: when they start and stop, what they send, and what acknowledgements and timers do to them.
+
+use weir_core::{Ecn, FlowId, Packet, Time};
+
+use super::{Network, Next};
+use crate::endpoint::Burst;
+use crate::flow::{Amount, Flow, SAMPLE_INTERVAL, Sample, Source};
+use crate::observer::{Carried, Observer};
+
+impl<O: Observer> Network<O> {
+    pub(super) fn start(&mut self, index: u32) {
+        let now = self.now;
+        let flow = &mut self.flows[index as usize];
+        flow.report.started = Some(now);
+        match &mut flow.source {
+            Source::Connection(sender) => {
+                sender.writes.write(match flow.amount {
+                    Amount::Bytes(bytes) => Some(bytes),
+                    Amount::Endless | Amount::Time(_) => None,
+                });
+                self.send(index);
+            }
+            Source::Datagrams { until, .. } => {
+                if let Amount::Time(length) = flow.amount {
+                    *until = now + length;
+                }
+                self.datagram(index);
+            }
+        }
+    }
+
+    pub(super) fn stop(&mut self, index: u32) {
+        let now = self.now;
+        let flow = &mut self.flows[index as usize];
+        match &mut flow.source {
+            Source::Connection(sender) => sender.stop(),
+            Source::Datagrams { until, .. } => *until = now,
+        }
+        if flow.report.finished.is_none() {
+            flow.report.finished = Some(now);
+            self.unfinished -= 1;
+        }
+    }
+
+    pub(super) fn datagram(&mut self, index: u32) {
+        let now = self.now;
+        let id = self.next_id;
+        let flow = &mut self.flows[index as usize];
+        let Source::Datagrams { rate, remainder, ecn, number, until, ticks } = &mut flow.source else {
+            return;
+        };
+        *ticks = false;
+        if now >= *until {
+            return;
+        }
+        let packet = Flow::datagram(id, FlowId(index), *ecn, *number, now);
+        *number += 1;
+        let again = now + rate.serialize(u64::from(packet.wire_bytes), remainder);
+        let done = matches!(flow.amount, Amount::Bytes(bytes)
+            if *number * u64::from(packet.wire_bytes - flow.header) >= bytes);
+        if !done {
+            *ticks = true;
+            self.agenda.add(again, Next::Datagram(index));
+        }
+        self.emit(index, packet, now);
+    }
+
+    /// Sends what the flow may send now, and sets its timers.
+    pub(super) fn send(&mut self, index: u32) {
+        let now = self.now;
+        let mut held = None;
+        loop {
+            let flow = &mut self.flows[index as usize];
+            let Source::Connection(sender) = &mut flow.source else { return };
+            let Some(out) = held.take().or_else(|| sender.poll(now)) else { break };
+            let mut burst = Burst::new(out);
+            while burst.segments() < flow.gso && held.is_none() {
+                let Some(next) = sender.poll(now) else { break };
+                if !burst.take(&next) {
+                    held = Some(next);
+                }
+            }
+            self.emit(index, burst.packet(self.next_id, FlowId(index), now), now);
+        }
+        let flow = &mut self.flows[index as usize];
+        let Source::Connection(sender) = &mut flow.source else { return };
+        let due = sender.timer();
+        if due < flow.timer {
+            flow.timer = due;
+            self.agenda.add(due.max(now), Next::Timer(index));
+        }
+        if let Some(due) = sender.paced_until(now)
+            && due < flow.pacing
+        {
+            flow.pacing = due;
+            self.agenda.add(due, Next::Pace(index));
+        }
+    }
+
+    /// Puts a packet of the flow onto its path.
+    fn emit(&mut self, index: u32, mut packet: Packet, sent: Time) {
+        self.next_id += 1;
+        let flow = &mut self.flows[index as usize];
+        flow.report.sent += u64::from(packet.segments);
+        packet.hosts = flow.hosts;
+        if flow.loss > 0.0 && flow.random.unit() < flow.loss {
+            return;
+        }
+        if flow.mark > 0.0 && packet.ecn.is_capable() && flow.random.unit() < flow.mark {
+            packet.ecn_in = Ecn::Ce;
+            packet.ecn = Ecn::Ce;
+        }
+        let hop = flow.path[0];
+        if self.watches_return {
+            let data = flow.receiver.read(packet.handle);
+            let payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
+            let carried = Carried {
+                flow: packet.flow,
+                offset: match &flow.source {
+                    Source::Connection(sender) => sender.writes.offset(data.sequence),
+                    Source::Datagrams { .. } => data.sequence * u64::from(payload),
+                },
+                payload,
+                sent,
+                echoed: flow.heard,
+                spin: data.spin,
+                reduced: data.reduced,
+                ..Carried::default()
+            };
+            self.observer.arriving(hop, &mut packet, &carried);
+        }
+        self.enqueue(hop, packet);
+    }
+
+    pub(super) fn acknowledge(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        let Some(frame) = flow.acks.pop_front() else { return };
+        if let Some(next) = flow.acks.front() {
+            self.agenda.add(next.at, Next::Ack(index));
+        }
+        if let Source::Connection(sender) = &mut flow.source {
+            sender.acknowledge(self.now, &frame);
+            // By the clock of the receiver when it sent this.
+            flow.heard = self.now - (flow.back + flow.around);
+        }
+        self.sample(index);
+        self.send(index);
+        let flow = &mut self.flows[index as usize];
+        if flow.task.is_some() {
+            self.release(index);
+        } else if flow.report.finished.is_some() && flow.acks.is_empty() {
+            flow.fit();
+        }
+    }
+
+    pub(super) fn timer(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        if flow.timer <= self.now {
+            flow.timer = Time::MAX;
+        }
+        let Source::Connection(sender) = &mut flow.source else { return };
+        if sender.timer() <= self.now {
+            sender.timeout(self.now);
+            self.sample(index);
+        }
+        self.send(index);
+    }
+
+    fn sample(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        if self.now < flow.sample_due {
+            return;
+        }
+        let Source::Connection(sender) = &flow.source else { return };
+        flow.sample_due = self.now + SAMPLE_INTERVAL;
+        flow.report.samples.push(Sample {
+            time: self.now,
+            rtt: sender.rtt.smoothed,
+            window: sender.controller.window(),
+            delivered: sender.delivery.delivered_bytes(),
+            lost: sender.delivery.lost(),
+            marked: sender.echoes,
+        });
+    }
+}
