@@ -23,9 +23,14 @@ WEIR_INLINE u8 weir_law_class(const struct weir_flow *flow)
 	return (u8)(3 * flow->verdict[WEIR_MARK] + flow->verdict[WEIR_LOSS]);
 }
 
-/* The queue that the flow has earned, by the main signal alone. */
+/* The queue that the flow has earned, by the main signal alone; by both, an answer to marks is worth more than one to
+ * losses, for a queue that marks can do without losses. */
 WEIR_INLINE u8 weir_law_choice(const struct weir_law_params *params, const struct weir_flow *flow)
 {
+#ifndef __bpf__
+	if (params->main_signal == WEIR_BOTH_SIGNALS && flow->verdict[WEIR_MARK] == WEIR_RESPONSIVE)
+		return WEIR_ECN_RESPONSIVE_QUEUE;
+#endif
 	u8 verdict = params->main_signal == WEIR_MARK ? flow->verdict[WEIR_MARK] : flow->verdict[WEIR_LOSS];
 
 	return verdict == WEIR_RESPONSIVE ? WEIR_RESPONSIVE_QUEUE : WEIR_STANDARD_QUEUE;

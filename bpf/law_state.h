@@ -80,7 +80,11 @@ enum weir_verdict {
 enum weir_choice {
 	WEIR_STANDARD_QUEUE = 0,
 	WEIR_RESPONSIVE_QUEUE = 1,
+	WEIR_ECN_RESPONSIVE_QUEUE = 2, /* only where both signal kinds choose (paper section V) */
 };
+
+/* As the main signal: both kinds choose. Not in the kernel, whose classifier has two classes. */
+#define WEIR_BOTH_SIGNALS 2
 
 /* What the end of a cycle did to the verdict. */
 enum weir_judgement {
@@ -96,7 +100,7 @@ struct weir_law_params {
 	u32 min_window_segments;    /* smaller windows are not judged */
 	u32 response_numerator;     /* responsive iff W[n] <= numerator / denominator x W[n-2] */
 	u32 response_denominator;
-	u8 main_signal;             /* enum weir_signal: the signal kind whose verdict chooses the queue */
+	u8 main_signal;             /* enum weir_signal whose verdict chooses the queue, or WEIR_BOTH_SIGNALS */
 	u8 tie;                     /* enum weir_verdict on equal votes; 0 keeps the verdict */
 	u8 spin_debounce;           /* T: an edge is the T-th packet in a row with the new spin value; 1..16 */
 	u8 spin_from_accepted;      /* an edge must change the accepted value; else T-bit pattern match alone */

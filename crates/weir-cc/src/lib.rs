@@ -6,6 +6,8 @@
 //! carries them; [`Linux`] and [`Rfc9002`] add what the two kinds of transport do around a reduction. Controllers with a
 //! model of the path (BBR, Copa, PCC) implement [`Controller`] themselves.
 //!
+//! What a transport needs to keep for its controller besides is here too: [`Delivery`] and [`Rtt`].
+//!
 //! To add a controller: one file, and one line in [`catalog`].
 
 pub mod catalog;
@@ -21,6 +23,7 @@ mod cubic;
 mod cubic_rfc9438;
 mod dctcp;
 mod delay;
+mod delivery;
 mod episode;
 mod filter;
 mod fixed;
@@ -32,6 +35,7 @@ mod pcc_vivace;
 mod prague;
 mod reno;
 mod rfc9002;
+mod rtt;
 mod window;
 
 #[cfg(test)]
@@ -50,6 +54,7 @@ pub use cubic::Cubic;
 pub use cubic_rfc9438::Cubic9438;
 pub use dctcp::{Dctcp, Dctcp8257};
 pub use delay::Delay;
+pub use delivery::{Delivery, Stamp};
 pub use fixed::{ConstantRate, FixedWindow};
 pub use linux::Linux;
 pub use pcc_allegro::Allegro;
@@ -57,6 +62,7 @@ pub use pcc_vivace::Vivace;
 pub use prague::{Prague, PragueParams};
 pub use reno::Reno;
 pub use rfc9002::Rfc9002;
+pub use rtt::Rtt;
 pub use window::{Signal, Window, WindowRule};
 
 use weir_core::{Ecn, Random, Rate, Time};
@@ -102,7 +108,7 @@ impl EcnUse {
 ///
 /// The transport calls it with times that never go back. It may send while the bytes in flight and one more packet are
 /// within [`window`](Controller::window), no faster than [`pacing`](Controller::pacing).
-pub trait Controller: Send {
+pub trait Controller: Send + Sync {
     /// What it is called in scenarios.
     fn name(&self) -> &'static str;
 

@@ -243,11 +243,7 @@ mod tests {
     #[test]
     fn a_loss_halves_the_window_over_one_round_trip() {
         let mut reno = Linux::new(Reno::new(EcnUse::Off), &setup());
-        let mut path = Path::new(20);
-        // Slow start to 80 packets, then one loss.
-        for _ in 0..3 {
-            path.round(&mut reno, |_| false);
-        }
+        let mut path = Path::grown(&mut reno);
         assert_eq!(reno.packets().packets, 80);
         let sent = path.round(&mut reno, |index| index == 0);
         assert_eq!(reno.state, State::Recovery);
@@ -266,10 +262,7 @@ mod tests {
     #[test]
     fn many_losses_of_one_window_are_one_reduction() {
         let mut reno = Linux::new(Reno::new(EcnUse::Off), &setup());
-        let mut path = Path::new(20);
-        for _ in 0..3 {
-            path.round(&mut reno, |_| false);
-        }
+        let mut path = Path::grown(&mut reno);
         path.round(&mut reno, |index| index % 4 == 0);
         let threshold = reno.packets().threshold;
         assert!((40..=42).contains(&threshold), "{threshold}");
@@ -282,16 +275,10 @@ mod tests {
     fn a_loss_while_reducing_for_a_mark_reduces_again_only_if_the_rule_says_so() {
         let mut reno = Linux::new(Reno::new(EcnUse::Classic), &setup());
         let mut dctcp = Linux::new(Dctcp::new(), &setup());
-        let mut path = Path::new(20);
-        for _ in 0..3 {
-            path.round(&mut reno, |_| false);
-        }
+        let mut path = Path::grown(&mut reno);
         path.marked_round(&mut reno, |index| index == 10, |index| index == 0);
         assert_eq!((reno.state, reno.packets().threshold), (State::Recovery, 40));
-        let mut path = Path::new(20);
-        for _ in 0..3 {
-            path.round(&mut dctcp, |_| false);
-        }
+        let mut path = Path::grown(&mut dctcp);
         path.marked_round(&mut dctcp, |index| index == 10, |index| index == 0);
         // Half of what proportional rate reduction had left by then.
         assert_eq!(dctcp.state, State::Recovery);
@@ -301,10 +288,7 @@ mod tests {
     #[test]
     fn idling_halves_the_window_for_each_timeout_down_to_the_initial_one() {
         let mut reno = Linux::new(Reno::new(EcnUse::Off), &setup());
-        let mut path = Path::new(20);
-        for _ in 0..3 {
-            path.round(&mut reno, |_| false);
-        }
+        let path = Path::grown(&mut reno);
         assert_eq!(reno.packets().packets, 80);
         // The timeout is 200 ms on this path; two of them have passed.
         let now = path.now() + Duration::from_millis(500);

@@ -10,7 +10,7 @@ pub(crate) const MOST: usize = 4;
 
 /// One interval.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Interval {
+pub struct Interval {
     /// Payload bits per second.
     pub(crate) rate: f64,
     began: Time,

@@ -1,10 +1,10 @@
 //! What the two versions of PCC share: a rate that is tried in monitor intervals, doubled at first until the utility falls.
 //! The utility counts in Mbit/s.
 
-use weir_core::{Duration, Random, Rate};
+use weir_core::{Duration, Random, Rate, Time};
 
 use crate::monitor::{Interval, Monitor};
-use crate::{Ack, EcnUse, Sent, Setup};
+use crate::{Ack, Controller, EcnUse, Sent, Setup};
 
 /// Bits per second that it never goes below: that of the authors' program.
 pub(crate) const LEAST: f64 = 500e3;
@@ -13,9 +13,62 @@ const IN_FLIGHT: f64 = 2.5;
 /// Fewest packets of an interval.
 const FEWEST: f64 = 10.0;
 
+/// By what a version of PCC decides.
+pub trait Ascent: Default + Send + Sync {
+    /// What it is called in scenarios.
+    const NAME: &'static str;
+
+    /// Takes the results of the last trials, and says which rates are tried next.
+    fn on_results(&mut self, trials: &mut Trials, results: [Interval; 4]);
+}
+
+/// A version of PCC.
+#[derive(Clone, Debug)]
+pub struct Pcc<A> {
+    pub(crate) trials: Trials,
+    pub(crate) ascent: A,
+}
+
+impl<A: Ascent> Pcc<A> {
+    /// A connection that begins. `ecn` only says what its packets carry; it does not answer to marks.
+    pub fn new(ecn: EcnUse, setup: &Setup) -> Self {
+        Self { trials: Trials::new(ecn, setup), ascent: A::default() }
+    }
+}
+
+impl<A: Ascent> Controller for Pcc<A> {
+    fn name(&self) -> &'static str {
+        A::NAME
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        self.trials.on_sent(sent);
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        if let Some(results) = self.trials.on_ack(ack) {
+            self.ascent.on_results(&mut self.trials, results);
+        }
+    }
+
+    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {}
+
+    fn window(&self) -> u64 {
+        self.trials.window()
+    }
+
+    fn pacing(&self) -> Option<Rate> {
+        self.trials.pacing()
+    }
+
+    fn ecn(&self) -> EcnUse {
+        self.trials.ecn
+    }
+}
+
 /// A sender that tries rates.
 #[derive(Clone, Debug)]
-pub(crate) struct Trials {
+pub struct Trials {
     mss: u32,
     pub(crate) ecn: EcnUse,
     pub(crate) random: Random,

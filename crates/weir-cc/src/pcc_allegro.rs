@@ -11,11 +11,8 @@
 //! | sends on while feedback is awaited | the same, at the base rate; a step takes its interval and its feedback |
 //! | nothing bounds what is in flight | 2.5 products of rate and round trip, and a least rate of 0.5 Mbit/s, as the authors' later program |
 
-use weir_core::{Rate, Time};
-
 use crate::monitor::Interval;
-use crate::pcc::{Trials, pairs};
-use crate::{Ack, Controller, EcnUse, Sent, Setup};
+use crate::pcc::{Ascent, Pcc, Trials, pairs};
 
 /// `eps_min`.
 const STEP: f64 = 0.01;
@@ -32,10 +29,16 @@ enum Stage {
 }
 
 /// PCC Allegro.
+pub type Allegro = Pcc<Decisions>;
+
+/// By what Allegro decides.
 #[derive(Clone, Debug)]
-pub struct Allegro {
-    trials: Trials,
-    stage: Stage,
+pub struct Decisions(Stage);
+
+impl Default for Decisions {
+    fn default() -> Self {
+        Self(Stage::Deciding { share: STEP, first_is_higher: [true; 2] })
+    }
 }
 
 /// At `rate` Mbit/s with a share `loss` lost.
@@ -48,85 +51,52 @@ fn utility_of(interval: &Interval) -> f64 {
     utility(interval.rate / 1e6, interval.loss())
 }
 
-impl Allegro {
-    /// A connection that begins. `ecn` only says what its packets carry; it does not answer to marks.
-    pub fn new(ecn: EcnUse, setup: &Setup) -> Self {
-        let stage = Stage::Deciding { share: STEP, first_is_higher: [true; 2] };
-        Self { trials: Trials::new(ecn, setup), stage }
+impl Decisions {
+    fn decide(&mut self, trials: &mut Trials, share: f64) {
+        let first_is_higher = trials.try_pairs(share);
+        self.0 = Stage::Deciding { share, first_is_higher };
     }
 
-    fn decide(&mut self, share: f64) {
-        let first_is_higher = self.trials.try_pairs(share);
-        self.stage = Stage::Deciding { share, first_is_higher };
+    fn go_on(&mut self, trials: &mut Trials, direction: f64, steps: f64, last: f64) {
+        let before = trials.rate;
+        trials.rate *= 1.0 + direction * steps * STEP;
+        trials.try_rates(&[trials.rate]);
+        self.0 = Stage::Moving { direction, steps, last, before };
     }
+}
 
-    fn go_on(&mut self, direction: f64, steps: f64, last: f64) {
-        let before = self.trials.rate;
-        self.trials.rate *= 1.0 + direction * steps * STEP;
-        let rate = self.trials.rate;
-        self.trials.try_rates(&[rate]);
-        self.stage = Stage::Moving { direction, steps, last, before };
-    }
+impl Ascent for Decisions {
+    const NAME: &'static str = "pcc-allegro";
 
-    fn on_results(&mut self, results: [Interval; 4]) {
+    fn on_results(&mut self, trials: &mut Trials, results: [Interval; 4]) {
         let utilities = results.map(|interval| utility_of(&interval));
-        if self.trials.is_starting() {
-            if !self.trials.start(utilities[0]) {
-                self.decide(STEP);
+        if trials.is_starting() {
+            if !trials.start(utilities[0]) {
+                self.decide(trials, STEP);
             }
             return;
         }
-        match self.stage {
+        match self.0 {
             Stage::Deciding { share, first_is_higher } => {
                 let [one, two] = pairs(utilities, first_is_higher);
                 let higher = [one.0 > one.1, two.0 > two.1];
                 if higher[0] != higher[1] {
-                    return self.decide((share + STEP).min(LARGEST));
+                    return self.decide(trials, (share + STEP).min(LARGEST));
                 }
                 let direction = if higher[0] { 1.0 } else { -1.0 };
                 let best = if higher[0] { (one.0 + two.0) / 2.0 } else { (one.1 + two.1) / 2.0 };
-                self.trials.rate *= 1.0 + direction * share;
-                self.go_on(direction, 1.0, best);
+                trials.rate *= 1.0 + direction * share;
+                self.go_on(trials, direction, 1.0, best);
             }
             Stage::Moving { direction, steps, last, before } => {
                 if utilities[0] >= last {
-                    self.go_on(direction, steps + 1.0, utilities[0]);
+                    self.go_on(trials, direction, steps + 1.0, utilities[0]);
                 } else {
-                    self.trials.rate = before;
-                    self.decide(STEP);
+                    trials.rate = before;
+                    self.decide(trials, STEP);
                 }
             }
         }
-    }
-}
-
-impl Controller for Allegro {
-    fn name(&self) -> &'static str {
-        "pcc-allegro"
-    }
-
-    fn on_sent(&mut self, sent: &Sent) {
-        self.trials.on_sent(sent);
-    }
-
-    fn on_ack(&mut self, ack: &Ack) {
-        if let Some(results) = self.trials.on_ack(ack) {
-            self.on_results(results);
-        }
-    }
-
-    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {}
-
-    fn window(&self) -> u64 {
-        self.trials.window()
-    }
-
-    fn pacing(&self) -> Option<Rate> {
-        self.trials.pacing()
-    }
-
-    fn ecn(&self) -> EcnUse {
-        self.trials.ecn
     }
 }
 

@@ -11,11 +11,8 @@
 //! | start by doubling until the utility falls | the same |
 //! | 2.5 products in flight, 0.5 Mbit/s at least (program) | the same |
 
-use weir_core::{Rate, Time};
-
 use crate::monitor::Interval;
-use crate::pcc::{Trials, pairs};
-use crate::{Ack, Controller, EcnUse, Sent, Setup};
+use crate::pcc::{Ascent, Pcc, Trials, pairs};
 
 const EXPONENT: f64 = 0.9;
 const LATENCY: f64 = 900.0;
@@ -28,9 +25,11 @@ const BOUND_STEP: f64 = 0.1;
 const NOISE: f64 = 0.01;
 
 /// PCC Vivace.
-#[derive(Clone, Debug)]
-pub struct Vivace {
-    trials: Trials,
+pub type Vivace = Pcc<Gradient>;
+
+/// By what Vivace decides.
+#[derive(Clone, Debug, Default)]
+pub struct Gradient {
     first_is_higher: [bool; 2],
     /// Steps in one direction, negative downwards.
     steps: i32,
@@ -48,14 +47,9 @@ fn utility_of(interval: &Interval) -> f64 {
     utility(interval.rate / 1e6, interval.rtt_slope(), interval.loss())
 }
 
-impl Vivace {
-    /// A connection that begins. `ecn` only says what its packets carry; it does not answer to marks.
-    pub fn new(ecn: EcnUse, setup: &Setup) -> Self {
-        Self { trials: Trials::new(ecn, setup), first_is_higher: [true; 2], steps: 0, bounded: 0 }
-    }
-
+impl Gradient {
     /// Moves the rate by a gradient in utility per Mbit/s.
-    fn step(&mut self, gradient: f64) {
+    fn step(&mut self, rate: &mut f64, gradient: f64) {
         let direction = if gradient > 0.0 { 1 } else { -1 };
         if self.steps.signum() != direction {
             (self.steps, self.bounded) = (0, 0);
@@ -64,64 +58,38 @@ impl Vivace {
         let count = f64::from(self.steps.abs());
         let amplified = if count <= 3.0 { count } else { 2.0 * count - 3.0 };
         let wanted = (amplified * gradient * 1e6).abs();
-        let bound = (FIRST_BOUND + BOUND_STEP * f64::from(self.bounded)) * self.trials.rate;
+        let bound = (FIRST_BOUND + BOUND_STEP * f64::from(self.bounded)) * *rate;
         self.bounded = if wanted > bound { self.bounded + 1 } else { 0 };
         // Downwards no more than half at once, however often the bound was reached.
-        let change = wanted.min(bound).min(0.5 * self.trials.rate) * f64::from(direction);
-        self.trials.rate += change;
+        let change = wanted.min(bound).min(0.5 * *rate) * f64::from(direction);
+        *rate += change;
     }
+}
 
-    fn on_results(&mut self, results: [Interval; 4]) {
+impl Ascent for Gradient {
+    const NAME: &'static str = "pcc-vivace";
+
+    fn on_results(&mut self, trials: &mut Trials, results: [Interval; 4]) {
         let utilities = results.map(|interval| utility_of(&interval));
-        if self.trials.is_starting() {
-            if self.trials.start(utilities[0]) {
+        if trials.is_starting() {
+            if trials.start(utilities[0]) {
                 return;
             }
         } else {
             let [one, two] = pairs(utilities, self.first_is_higher);
-            let width = 2.0 * SHARE * self.trials.rate / 1e6;
+            let width = 2.0 * SHARE * trials.rate / 1e6;
             let gradients = [(one.0 - one.1) / width, (two.0 - two.1) / width];
             if gradients[0] * gradients[1] > 0.0 {
-                self.step((gradients[0] + gradients[1]) / 2.0);
+                self.step(&mut trials.rate, (gradients[0] + gradients[1]) / 2.0);
             }
         }
-        self.first_is_higher = self.trials.try_pairs(SHARE);
-    }
-}
-
-impl Controller for Vivace {
-    fn name(&self) -> &'static str {
-        "pcc-vivace"
-    }
-
-    fn on_sent(&mut self, sent: &Sent) {
-        self.trials.on_sent(sent);
-    }
-
-    fn on_ack(&mut self, ack: &Ack) {
-        if let Some(results) = self.trials.on_ack(ack) {
-            self.on_results(results);
-        }
-    }
-
-    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {}
-
-    fn window(&self) -> u64 {
-        self.trials.window()
-    }
-
-    fn pacing(&self) -> Option<Rate> {
-        self.trials.pacing()
-    }
-
-    fn ecn(&self) -> EcnUse {
-        self.trials.ecn
+        self.first_is_higher = trials.try_pairs(SHARE);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Vivace, utility};
+    use super::{Gradient, Vivace, utility};
     use crate::EcnUse;
     use crate::testing::{Path, setup};
     use weir_core::Duration;
@@ -136,19 +104,17 @@ mod tests {
 
     #[test]
     fn steps_are_amplified_and_bounded() {
-        let mut vivace = Vivace::new(EcnUse::Off, &setup());
-        vivace.trials.rate = 100e6;
-        vivace.step(1.0);
-        vivace.step(1.0);
-        vivace.step(1.0);
-        vivace.step(1.0);
+        let (mut gradient, mut rate) = (Gradient::default(), 100e6);
+        for _ in 0..4 {
+            gradient.step(&mut rate, 1.0);
+        }
         // 1 + 2 + 3 + 5 Mbit/s.
-        assert!((vivace.trials.rate - 111e6).abs() < 1.0, "{}", vivace.trials.rate);
+        assert!((rate - 111e6).abs() < 1.0, "{rate}");
         // Down: 5 %, then 15 %.
-        vivace.step(-1000.0);
-        assert!((vivace.trials.rate - 111e6 * 0.95).abs() < 1.0);
-        vivace.step(-1000.0);
-        assert!((vivace.trials.rate - 111e6 * 0.95 * 0.85).abs() < 1.0);
+        gradient.step(&mut rate, -1000.0);
+        assert!((rate - 111e6 * 0.95).abs() < 1.0);
+        gradient.step(&mut rate, -1000.0);
+        assert!((rate - 111e6 * 0.95 * 0.85).abs() < 1.0);
     }
 
     #[test]

@@ -95,10 +95,7 @@ mod tests {
     #[test]
     fn a_loss_halves_the_window_at_once_and_only_once() {
         let mut reno = Rfc9002::new(Reno::new(EcnUse::Off), &setup());
-        let mut path = Path::new(20);
-        for _ in 0..3 {
-            path.round(&mut reno, |_| false);
-        }
+        let mut path = Path::grown(&mut reno);
         assert_eq!(reno.packets().packets, 80);
         path.round(&mut reno, |index| index % 4 == 0);
         let reduced = reno.packets().packets;

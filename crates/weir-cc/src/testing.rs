@@ -119,6 +119,15 @@ impl Path {
         }
     }
 
+    /// A path of 20 ms on which `controller` has had three round trips of slow start, from 10 packets to 80.
+    pub(crate) fn grown(controller: &mut dyn Controller) -> Self {
+        let mut path = Self::new(20);
+        for _ in 0..3 {
+            path.round(controller, |_| false);
+        }
+        path
+    }
+
     /// A bottleneck of `packets_per_second` with room for `buffer` packets.
     pub(crate) fn bottleneck(rtt_ms: u64, packets_per_second: u64, buffer: u64) -> Self {
         Self { per_packet: 1_000_000_000 / packets_per_second, buffer, ..Self::new(rtt_ms) }

@@ -69,7 +69,7 @@ impl Window {
 }
 
 /// By how much a window grows and shrinks.
-pub trait WindowRule: Send {
+pub trait WindowRule: Send + Sync {
     /// What it is called in scenarios.
     fn name(&self) -> &'static str;
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{Duration, Packet, Time};
 
 /// Which queue of a discipline an event speaks of. A single queue is 0; CRQ's are its `QueueChoice`: standard 0,
-/// responsive 1.
+/// responsive 1, ECN-responsive 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct QueueId(pub u8);
 

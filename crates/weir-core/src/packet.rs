@@ -17,7 +17,7 @@ impl FlowId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CycleId(pub u32);
 
-/// Which of the two CRQ queues a packet's flow has earned (CRQ section III-B.3).
+/// Which of CRQ's queues a packet's flow has earned (CRQ section III-B.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
@@ -25,8 +25,16 @@ pub enum QueueChoice {
     /// Everything that has not been shown to answer to congestion.
     #[default]
     Standard = 0,
-    /// Flows that answer to congestion.
+    /// Flows that answer to congestion; with a queue of its own for those that answer to marks, the others: to losses.
     Responsive = 1,
+    /// Flows that answer to marks (CRQ section V, "CRQ configuration space").
+    #[serde(rename = "ecn-responsive")]
+    EcnResponsive = 2,
+}
+
+impl QueueChoice {
+    /// All of them, by number.
+    pub const ALL: [Self; 3] = [Self::Standard, Self::Responsive, Self::EcnResponsive];
 }
 
 /// A packet in a queue. Plain data: copying it copies no packet bytes.

@@ -9,13 +9,13 @@ use weir_link::{LinkConfig, PipelineConfig};
 use crate::capture::Capture;
 use crate::edges;
 use crate::gather;
-use crate::host::{Topology, TopologySpec};
+use crate::host::Topology;
 use crate::link_thread::{RunningLink, frames, step};
 use crate::record::{Recorder, Tap};
 use crate::result::RunResult;
 use crate::run::{
-    Ended, LAW_CAPACITY, RunError, RunOptions, Switch, World, delays, launch, port, since, time_zero, watch,
-    window,
+    Ended, LAW_CAPACITY, RunError, RunOptions, Switch, World, delays, launch, port, since, time_zero,
+    topology_spec, watch,
 };
 use crate::scenario::Scenario;
 use crate::traffic::{self, Control};
@@ -23,7 +23,7 @@ use crate::traffic::{self, Control};
 /// Runs `scenario` with the bottleneck in user space.
 pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let flows = scenario.expanded_flows();
-    let spec = TopologySpec { tcp_buffer: window(scenario), ..TopologySpec::default() };
+    let spec = topology_spec(scenario, &flows);
     let topology = Topology::build(&spec)?;
     // A killed run has left journals, but no interfaces to restore. One that cannot be read is somebody else's.
     let _ = weir_link::offload::recover();
@@ -35,7 +35,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     let mut link = prepare(scenario, &topology, options, tap)?;
     // Flows end when `control` is dropped at the latest, the bottleneck when `link` is: also where `?` leaves early.
     let control = Switch(Control::held());
-    let running = launch(scenario, &flows, &topology, &control.0)?;
+    let running = launch(scenario, &flows, &topology, &control.0, options.run)?;
     let (start, since_1970) = time_zero();
     began.get_or_init(|| since_1970);
     link.begin_at(start);

@@ -5,6 +5,7 @@
 //! under `/run/netns`, nothing outlives the process: when it ends, even by `kill -9`, the kernel removes the namespace,
 //! its interfaces, routes and qdiscs. [`Topology`] puts three of them in a row: server, bottleneck, client.
 
+mod hosts;
 mod topology;
 
 use std::fs::File;
@@ -17,6 +18,7 @@ use std::thread;
 
 use thiserror::Error;
 
+pub(crate) use hosts::Hosts;
 pub use topology::{MAX_ADDRESSES, Topology, TopologySpec};
 
 /// A namespace or topology that could not be set up.

@@ -143,10 +143,15 @@ impl Recorder {
         (time.as_nanos() / self.interval.as_nanos()) as usize
     }
 
-    fn verdict(&self, class: Class) -> Verdict {
-        match self.main_signal {
+    fn verdict(main_signal: MainSignal, class: Class) -> Verdict {
+        match main_signal {
             MainSignal::Loss => class.loss,
             MainSignal::Ecn => class.ecn,
+            // An answer to either earns a better queue.
+            MainSignal::Both => [Verdict::Responsive, Verdict::Unresponsive]
+                .into_iter()
+                .find(|verdict| [class.loss, class.ecn].contains(verdict))
+                .unwrap_or(Verdict::Unclassified),
         }
     }
 }
@@ -197,7 +202,7 @@ impl EventSink for Recorder {
         };
         if arrives {
             flow.packets += 1;
-            flow.responsive_packets += u64::from(event.queue.0 == QueueChoice::Responsive as u8);
+            flow.responsive_packets += u64::from(event.queue.0 != QueueChoice::Standard as u8);
             flow.first.get_or_insert(event.time);
             flow.last = event.time;
         }
@@ -222,15 +227,15 @@ impl LawSink for Recorder {
     fn cycle(&mut self, end: &CycleEnd) {
         let main = self.main_signal;
         let Some(flow) = self.flow(end.flow) else { return };
-        let verdict = if main == MainSignal::Ecn { flow.class.ecn } else { flow.class.loss };
+        let verdict = Self::verdict(main, flow.class);
         flow.cycles += 1;
         flow.responsive_cycles += u64::from(verdict == Verdict::Responsive);
     }
 
     fn assessment(&mut self, assessment: &Assessment) {
         self.assessments.push(*assessment);
-        let before = self.verdict(assessment.class_before);
-        let after = self.verdict(assessment.class_after);
+        let before = Self::verdict(self.main_signal, assessment.class_before);
+        let after = Self::verdict(self.main_signal, assessment.class_after);
         let time = assessment.time;
         let Some(flow) = self.flow(assessment.flow) else { return };
         flow.assessments += 1;

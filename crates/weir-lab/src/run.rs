@@ -14,7 +14,7 @@ use weir_link::{IoError, IoKind};
 
 use crate::edges::EdgeError;
 use crate::emulator;
-use crate::host::{HostError, Topology};
+use crate::host::{HostError, Hosts, Topology, TopologySpec};
 use crate::kernel_world::{self, KernelWorldError};
 use crate::pcapng::PcapngError;
 use crate::record::Recorder;
@@ -241,6 +241,17 @@ pub(crate) fn port(index: usize) -> u16 {
     FIRST_PORT + index as u16
 }
 
+/// The hosts that a scenario with these flows needs.
+pub(crate) fn topology_spec(scenario: &Scenario, flows: &[Flow]) -> TopologySpec {
+    let [server_addresses, client_addresses] = Hosts::of(flows).counts();
+    TopologySpec {
+        server_addresses,
+        client_addresses,
+        tcp_buffer: window(scenario),
+        ..TopologySpec::default()
+    }
+}
+
 /// Room for what can be under way: the bandwidth-delay product, as much again in the queue, and a margin for flows that
 /// overshoot both.
 pub(crate) fn window(scenario: &Scenario) -> Bytes {
@@ -268,16 +279,18 @@ pub(crate) fn delays(scenario: &Scenario, flows: &[Flow]) -> weir_link::DelayCho
     })
 }
 
-/// Starts all flows; each sets out at its own time.
+/// Starts all flows of the run of that number; each sets out at its own time.
 pub(crate) fn launch(
     scenario: &Scenario,
     flows: &[Flow],
     topology: &Topology,
     control: &Control,
+    run: u64,
 ) -> Result<Vec<traffic::Flow>, RunError> {
+    let hosts = Hosts::of(flows);
     let mut running = Vec::new();
     for (index, flow) in flows.iter().enumerate() {
-        let spec = flow_spec(scenario, flow, index, topology);
+        let spec = flow_spec(scenario, flow, index, hosts.at(index), topology, run);
         let (server, client) = match flow.direction {
             scenario::Direction::Down => (&topology.server, &topology.client),
             scenario::Direction::Up => (&topology.client, &topology.server),
@@ -287,11 +300,20 @@ pub(crate) fn launch(
     Ok(running)
 }
 
-fn flow_spec(scenario: &Scenario, flow: &Flow, index: usize, topology: &Topology) -> FlowSpec {
-    let server = if flow.ecn { topology.server_ecn_addr(0) } else { topology.server_addr(0) };
+fn flow_spec(
+    scenario: &Scenario,
+    flow: &Flow,
+    index: usize,
+    hosts: [usize; 2],
+    topology: &Topology,
+    run: u64,
+) -> FlowSpec {
+    let [server, client] = hosts;
+    let client = topology.client_addr(client);
+    let server = if flow.ecn { topology.server_ecn_addr(server) } else { topology.server_addr(server) };
     let (from, to) = match flow.direction {
-        scenario::Direction::Down => (server, topology.client_addr(0)),
-        scenario::Direction::Up => (topology.client_addr(0), server),
+        scenario::Direction::Down => (server, client),
+        scenario::Direction::Up => (client, server),
     };
     let client_port = if flow.stack == Stack::Udp { FIRST_UDP_CLIENT_PORT + index as u16 } else { 0 };
     // Flows without an end of their own last until the run ends.
@@ -312,9 +334,11 @@ fn flow_spec(scenario: &Scenario, flow: &Flow, index: usize, topology: &Topology
                 controller: flow.controller.clone(),
                 two_way: flow.pattern == scenario::Pattern::TwoWay,
             }),
-            Stack::Quic => {
-                Traffic::Quic(QuicSpec { window: window(scenario), ..QuicSpec::new(&flow.controller) })
-            }
+            Stack::Quic => Traffic::Quic(QuicSpec {
+                window: window(scenario),
+                seed: Seed { seed: scenario.seed, run },
+                ..QuicSpec::new(&flow.controller)
+            }),
             Stack::Udp => Traffic::Udp(UdpSpec::new(flow.rate.unwrap_or_default())),
         },
     }

@@ -14,6 +14,7 @@ use weir_core::{Bytes, Duration, Rate};
 use weir_law::{MainSignal, Params};
 use weir_qdisc::QdiscConfig;
 
+use crate::host::{Hosts, MAX_ADDRESSES};
 use crate::toml_place;
 use crate::traffic::{self, Stack};
 pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
@@ -35,7 +36,8 @@ pub struct Scenario {
     /// The bottleneck.
     pub bottleneck: Bottleneck,
     /// The responsiveness law that watches it: `preset`, and any parameter that differs from the preset's. Unless
-    /// `main_signal` is given, it is ECN if every queue marks and loss otherwise (CRQ section III-B.1).
+    /// `main_signal` is given, it is both with a queue for flows that answer to marks, else ECN if every queue marks and
+    /// loss otherwise (CRQ section III-B.1).
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub law: toml::Table,
     /// The flows, in order.
@@ -83,6 +85,12 @@ pub struct Flow {
     /// Its congestion control; not for UDP.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub controller: String,
+    /// The server host at which it is; flows that name none share one. For disciplines that share by host.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub server: String,
+    /// The client host at which it is; flows that name none share one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub client: String,
     /// Which way its data goes.
     #[serde(default)]
     pub direction: Direction,
@@ -301,8 +309,12 @@ impl Scenario {
         let mut params: Params =
             table.try_into().map_err(|error: toml::de::Error| with_nearest_key(error.message()))?;
         let qdisc = &self.bottleneck.qdisc;
-        if !given("main_signal") && qdisc.marks() {
-            params.main_signal = MainSignal::Ecn;
+        if !given("main_signal") {
+            params.main_signal = match qdisc {
+                QdiscConfig::Crq(keys) if keys.ecn_responsive.is_some() => MainSignal::Both,
+                _ if qdisc.marks() => MainSignal::Ecn,
+                _ => params.main_signal,
+            };
         }
         if !given("reset_on_switch") && !matches!(qdisc, QdiscConfig::Crq(_)) {
             // With one queue there is no other to switch to, so nothing is forgotten.
@@ -372,6 +384,11 @@ impl Scenario {
         if flows > 2_000 {
             return fail("flow.count", format!("{flows} flows; at most 2000 can run on one host"));
         }
+        for (key, count) in ["flow.server", "flow.client"].into_iter().zip(Hosts::of(&self.flows).counts()) {
+            if count > MAX_ADDRESSES {
+                return fail(key, format!("{count} hosts; at most {MAX_ADDRESSES} can be told apart"));
+            }
+        }
         if let Some(flow) = self.flows.iter().find(|flow| flow.start >= self.measure.timeout) {
             let message = format!("flow '{}' starts at {}, when the run has ended", flow.label(), flow.start);
             return fail("measure.timeout", message);
@@ -413,6 +430,8 @@ impl Flow {
     /// An endless flow without a controller and with all defaults.
     pub fn of(stack: Stack) -> Self {
         Self {
+            server: String::new(),
+            client: String::new(),
             name: String::new(),
             stack,
             controller: String::new(),

@@ -15,6 +15,7 @@ use weir_link::Observer as _;
 use weir_sim::{Amount, Carried, FlowSpec, HopId, HopSpec, Kind, Network, Observer, Opening};
 
 use crate::gather;
+use crate::host::Hosts;
 use crate::record::Recorder;
 use crate::result::{Health, RunResult};
 use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, port};
@@ -173,8 +174,9 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     let hop = HopSpec::new(bottleneck.rate, bottleneck.qdisc.clone(), bottleneck.rtt)
         .map_err(|error| RunError::Scenario(format!("bottleneck.qdisc: {error}")))?;
     let hop = network.add_hop(hop);
-    for flow in &flows {
-        network.add_flow(spec(scenario, flow, hop).map_err(refused)?).map_err(refused)?;
+    let hosts = Hosts::of(&flows);
+    for (index, flow) in flows.iter().enumerate() {
+        network.add_flow(spec(scenario, flow, hosts.at(index), hop).map_err(refused)?).map_err(refused)?;
     }
     let added = workloads::add(&mut network, scenario, hop).map_err(refused)?;
     let cut_short = advance(&mut network, scenario, options);
@@ -259,10 +261,15 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), (String, String)> {
     Ok(())
 }
 
-fn spec(scenario: &Scenario, flow: &Flow, hop: HopId) -> Result<FlowSpec, weir_sim::SpecError> {
+fn spec(
+    scenario: &Scenario,
+    flow: &Flow,
+    [server, client]: [usize; 2],
+    hop: HopId,
+) -> Result<FlowSpec, weir_sim::SpecError> {
     let kind = match flow.stack {
         Stack::Tcp => Kind::Tcp(flow.controller.clone()),
-        Stack::Quic => Kind::Quic(flow.controller.clone()),
+        Stack::Quic => Kind::Quic(traffic::catalogue_name(&flow.controller).to_owned()),
         Stack::Udp => Kind::Datagrams(flow.rate.unwrap_or_default()),
     };
     let rtt = flow.rtt.unwrap_or(scenario.bottleneck.rtt);
@@ -273,7 +280,10 @@ fn spec(scenario: &Scenario, flow: &Flow, hop: HopId) -> Result<FlowSpec, weir_s
         (None, Some(duration)) => Amount::Time(duration),
         (None, None) => Amount::Endless,
     };
+    // As in the other worlds, a server has one address for flows with ECN and one for those without.
+    let server = 1 + 2 * server + usize::from(flow.ecn);
     Ok(FlowSpec::new(kind, &[hop], rtt)?
+        .hosts([server as u16, 1 + client as u16])
         .ecn(flow.ecn)
         .ends(flow.end_options())
         .start(flow.start + ahead)

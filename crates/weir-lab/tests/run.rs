@@ -7,6 +7,8 @@
 
 #[path = "run/capture.rs"]
 mod capture;
+#[path = "run/controllers.rs"]
+mod controllers;
 #[path = "run/ecn.rs"]
 mod ecn;
 #[path = "run/ends.rs"]
@@ -15,6 +17,8 @@ mod ends;
 mod figures;
 #[path = "run/flows.rs"]
 mod flows;
+#[path = "run/hosts.rs"]
+mod hosts;
 #[path = "run/plans.rs"]
 mod plans;
 

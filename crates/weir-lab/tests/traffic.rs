@@ -414,8 +414,8 @@ fn mistakes_are_told_before_anything_runs() {
     };
     let error = refused(tcp("cubik", false));
     assert!(error.contains("did you mean 'cubic'"), "{error}");
-    let error = refused(Traffic::Quic(QuicSpec::new("prague")));
-    assert!(error.contains("known are newreno, cubic, bbr3"), "{error}");
+    let error = refused(Traffic::Quic(QuicSpec::new("vegas")));
+    assert!(error.contains("known are newreno, cubic, bbr3, weir-reno"), "{error}");
     let error = refused(Traffic::Quic(QuicSpec { datagram: 1500, ..QuicSpec::new("cubic") }));
     assert!(error.contains("1200 to 1452"), "{error}");
     let error = refused(Traffic::Udp(UdpSpec { payload: 3, ..UdpSpec::new("1mbit".parse().unwrap()) }));

@@ -208,7 +208,11 @@ impl<S: LawSink + ?Sized> LawSink for &mut S {
 }
 
 pub(crate) const fn choice_from_raw(raw: u8) -> QueueChoice {
-    if raw == 1 { QueueChoice::Responsive } else { QueueChoice::Standard }
+    match raw {
+        1 => QueueChoice::Responsive,
+        2 => QueueChoice::EcnResponsive,
+        _ => QueueChoice::Standard,
+    }
 }
 
 impl CycleEnd {

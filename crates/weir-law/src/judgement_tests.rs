@@ -152,7 +152,7 @@ fn the_majority_decides_and_ties() {
 fn nine_classes_and_the_main_signal() {
     let mut seen = std::collections::BTreeSet::new();
     for (loss, mark) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)] {
-        for main_signal in [MainSignal::Loss, MainSignal::Ecn] {
+        for main_signal in [MainSignal::Loss, MainSignal::Ecn, MainSignal::Both] {
             let mut bench = Bench::new(paper().with_main_signal(main_signal));
             bench.quic(false, 100);
             for (kind, verdict) in [(Loss, loss), (Mark, mark)] {
@@ -167,8 +167,14 @@ fn nine_classes_and_the_main_signal() {
             assert_eq!((class.loss as u8, class.ecn as u8), (loss, mark));
             assert_eq!(class.index(), 3 * mark + loss);
             assert_eq!(Class::from_index(class.index()), Some(class));
-            let main = if main_signal == MainSignal::Loss { loss } else { mark };
-            assert_eq!(bench.choice() == QueueChoice::Responsive, main == 1);
+            let earned = match (main_signal, loss, mark) {
+                (MainSignal::Both, _, 1) => QueueChoice::EcnResponsive,
+                (MainSignal::Loss | MainSignal::Both, 1, _) | (MainSignal::Ecn, _, 1) => {
+                    QueueChoice::Responsive
+                }
+                _ => QueueChoice::Standard,
+            };
+            assert_eq!(bench.choice(), earned, "{main_signal:?}");
             seen.insert(class.index());
         }
     }

@@ -164,7 +164,7 @@ impl Law {
     fn reopened(&mut self, flow: FlowId, before: u32, cycle: CycleId, time: Time, sink: &mut dyn LawSink) {
         self.counters.reopened += 1;
         let from = choice_from_raw(before as u8);
-        if from == QueueChoice::Responsive {
+        if from != QueueChoice::Standard {
             sink.choice(&ChoiceChange { flow, time, cycle, from, to: QueueChoice::Standard, reopened: true });
         }
     }

@@ -17,15 +17,18 @@ pub enum Preset {
     Comsys,
 }
 
-/// The kind of signal that chooses the queue: that of the AQM in both queues (paper section III-B.1).
+/// The kind of signal that chooses the queue: that of the AQM in all queues (paper section III-B.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MainSignal {
     /// The queues drop.
     #[default]
     Loss,
-    /// Both queues mark.
+    /// The queues mark.
     Ecn,
+    /// Some mark, some drop, and flows that answer to marks have a queue of their own (paper section V). A flow that answers
+    /// to both goes there. Not on live links, which have two queues.
+    Both,
 }
 
 /// What equal numbers of votes mean.
@@ -277,7 +280,11 @@ impl Raw<u8> for bool {
 
 impl Raw<u8> for MainSignal {
     fn from_raw(raw: u8) -> Self {
-        if raw == 1 { Self::Ecn } else { Self::Loss }
+        match raw {
+            1 => Self::Ecn,
+            2 => Self::Both,
+            _ => Self::Loss,
+        }
     }
     fn into_raw(self) -> u8 {
         self as u8

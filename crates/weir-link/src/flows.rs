@@ -5,6 +5,7 @@
 //! numbers is renamed on the way out, so that all events of a run speak of the same flows.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 
 use weir_core::{Duration, FlowId};
 use weir_law::{Assessment, ChoiceChange, CycleEnd, FlowKey, LawSink, ParsedPacket};
@@ -22,6 +23,7 @@ const MOST: usize = 1 << 20;
 struct Known {
     key: FlowKey,
     lines: [u16; 2],
+    hosts: [u16; 2],
     law: FlowId,
 }
 
@@ -30,6 +32,7 @@ pub(crate) struct Flows {
     known: Vec<Known>,
     none: [u16; 2],
     numbers: HashMap<FlowKey, FlowId>,
+    hosts: HashMap<IpAddr, u16>,
     choice: DelayChoice,
 }
 
@@ -49,7 +52,13 @@ fn lines(delays: &mut [DelayLines; 2], chosen: (Duration, Duration)) -> [u16; 2]
 impl Flows {
     pub(crate) fn new(mut choice: DelayChoice, delays: &mut [DelayLines; 2]) -> Self {
         let none = lines(delays, choice(None, FlowId::NONE));
-        Self { known: Vec::with_capacity(1024), none, numbers: HashMap::with_capacity(1024), choice }
+        Self {
+            known: Vec::with_capacity(1024),
+            none,
+            numbers: HashMap::with_capacity(1024),
+            hosts: HashMap::with_capacity(64),
+            choice,
+        }
     }
 
     /// Finds the flow of a packet of direction `side`. Allocates for a new flow at most, never for a known one.
@@ -70,8 +79,27 @@ impl Flows {
         let flow = FlowId(self.known.len() as u32);
         let lines = lines(delays, (self.choice)(Some(&key), flow));
         self.numbers.insert(key, flow);
-        self.known.push(Known { key, lines, law: FlowId::NONE });
+        let ends = [packet.source(), packet.destination()].map(|end| self.host(end));
+        // From the host whose packets the queue takes.
+        let hosts = if side == 0 { ends } else { [ends[1], ends[0]] };
+        self.known.push(Known { key, lines, hosts, law: FlowId::NONE });
         Identity { flow, line: lines[side], new: Some(key) }
+    }
+
+    /// The number of a host, counted from 1 in the order of first sight; 0 once there are too many to tell apart.
+    fn host(&mut self, end: Option<SocketAddr>) -> u16 {
+        let Some(address) = end.map(|end| end.ip()) else { return 0 };
+        if let Some(number) = self.hosts.get(&address) {
+            return *number;
+        }
+        let Ok(number) = u16::try_from(self.hosts.len() + 1) else { return 0 };
+        self.hosts.insert(address, number);
+        number
+    }
+
+    /// The numbers of a flow's hosts, the one before the queue first; 0 if it belongs to none.
+    pub(crate) fn hosts(&self, flow: FlowId) -> [u16; 2] {
+        self.known.get(flow.0 as usize).map_or([0; 2], |known| known.hosts)
     }
 
     /// The 5-tuple of a flow.

@@ -278,6 +278,7 @@ impl Pipeline {
         let slot = self.slots[frame as usize].as_ref().expect("a frame in a delay line has a slot");
         let mut packet = Packet {
             handle: u64::from(frame),
+            hosts: self.flows.hosts(slot.flow),
             ..Packet::new(self.next_id, slot.flow, slot.length + self.overhead, at)
                 .with_ecn(slot.parsed.ecn())
         };

@@ -23,6 +23,7 @@ mod keys;
 pub(crate) mod law;
 
 pub use keys::CodelKeys;
+pub(crate) use keys::LAW_WORDS;
 
 use weir_core::{Backlog, Duration, EventKind, EventSink, Packet, Time};
 

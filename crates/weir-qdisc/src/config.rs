@@ -28,6 +28,7 @@ pub use crate::red::RedKeys;
 pub use crate::step::{StepKeys, Threshold};
 pub use error::ConfigError;
 pub use keys::{Keys, Word};
+pub(crate) use keys::{join, write_unusual};
 pub use registry::QdiscConfig;
 
 use weir_core::{Bytes, Duration, Rate, Seed};
@@ -115,10 +116,10 @@ impl BuildContext {
         self.packet_limit(limit, kind, kind)
     }
 
-    /// A limit for a discipline of `kind` that counts in either unit; a BDP is counted in packets.
+    /// A limit for a discipline of `kind` that counts in either unit; a BDP is counted in packets, a time in bytes.
     pub(crate) fn queue_limit(&self, limit: Limit, kind: &'static str) -> Result<QueueLimit, ConfigError> {
         Ok(match limit {
-            Limit::Bytes(_) => QueueLimit::Bytes(self.byte_limit(limit, kind, kind)?),
+            Limit::Bytes(_) | Limit::Time(_) => QueueLimit::Bytes(self.byte_limit(limit, kind, kind)?),
             Limit::Packets(_) | Limit::Bdp(_) => QueueLimit::Packets(self.packet_limit(limit, kind, kind)?),
         })
     }

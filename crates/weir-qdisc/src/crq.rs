@@ -1,6 +1,7 @@
-//! CRQ's dual queue: traffic that answers to congestion is kept apart from all other (CRQ section III-B). Two children
-//! of any kind; the queue of a packet is the verdict stamped on it (`Packet::choice`), so the assessment of flows lives
-//! elsewhere (the law). Events of the children pass through with the queue's id: standard 0, responsive 1.
+//! CRQ's queues: traffic that answers to congestion is kept apart from all other (CRQ section III-B). Two children, or
+//! three with a queue of its own for flows that answer to marks (section V), of any kind; the queue of a packet is the
+//! verdict stamped on it (`Packet::choice`), so the assessment of flows lives elsewhere (the law). Events of the children
+//! pass through with the queue's id: standard 0, responsive 1, ECN-responsive 2.
 //!
 //! | CRQ prototype (two HTB classes, CRQ section III-C) | here |
 //! |---|---|
@@ -19,12 +20,12 @@ use weir_core::{Backlog, Event, EventKind, EventSink, FlowId, Packet, QueueChoic
 
 use crate::Qdisc;
 use crate::config::ConfigError;
-use crate::share::{Balance, HardSplit, Weights, other};
+use crate::share::{Balance, HardSplit, Weights};
 
-/// How the two queues divide the link.
+/// How the queues divide the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// Half each (the paper's evaluation, CRQ section IV).
+    /// The same for each: of two queues half (the paper's evaluation, CRQ section IV).
     #[default]
     Equal,
     /// In proportion to weights above zero.
@@ -33,40 +34,61 @@ pub enum Sharing {
         standard: u32,
         /// Weight of the responsive queue.
         responsive: u32,
+        /// Weight of the ECN-responsive queue; 0 if there is none.
+        ecn_responsive: u32,
     },
-    /// The responsive queue always goes first. The standard queue may starve.
+    /// The ECN-responsive queue always goes first, then the responsive one. The standard queue may starve.
     StrictPriority,
 }
 
 impl Sharing {
-    /// The weights; `None` with strict priority, where each queue may have the whole link.
-    pub(crate) fn weights(self) -> Option<Weights> {
+    /// The weights for that many queues; `None` with strict priority, where each queue may have the whole link.
+    ///
+    /// # Errors
+    ///
+    /// A weight of zero, or too many or too few.
+    pub(crate) fn weights(self, queues: usize) -> Result<Option<Weights>, ConfigError> {
         match self {
-            Self::Equal => Some(Weights::new(1, 1)),
-            Self::Weighted { standard, responsive } => Some(Weights::new(standard, responsive)),
-            Self::StrictPriority => None,
+            Self::Equal => Ok(Some(Weights::new([1, 1, u32::from(queues > 2)]))),
+            Self::Weighted { standard, responsive, .. } if standard == 0 || responsive == 0 => {
+                Err(ConfigError::ZeroWeight { standard, responsive })
+            }
+            Self::Weighted { ecn_responsive, .. } if (ecn_responsive > 0) != (queues > 2) => {
+                let example = if queues > 2 { "30:30:40" } else { "30:70" };
+                let reason =
+                    format!("{self} are not weights above 0 of {queues} queues; give such as {example}");
+                Err(ConfigError::refused("sharing", reason))
+            }
+            Self::Weighted { standard, responsive, ecn_responsive } => {
+                Ok(Some(Weights::new([standard, responsive, ecn_responsive])))
+            }
+            Self::StrictPriority => Ok(None),
         }
     }
 
-    /// The part of a link of `rate` that `queue` is meant to have: its share, or all of it with strict priority.
-    pub fn rate_of(self, queue: QueueChoice, rate: Rate) -> Rate {
-        self.weights().map_or(rate, |weights| weights.share(rate, queue))
+    /// The part of a link of `rate` that `queue` of so many is meant to have: its share, or all of it with strict priority.
+    ///
+    /// # Errors
+    ///
+    /// If the weights are not of so many queues.
+    pub fn rate_of(self, queue: QueueChoice, queues: usize, rate: Rate) -> Result<Rate, ConfigError> {
+        Ok(self.weights(queues)?.map_or(rate, |weights| weights.share(rate, queue)))
     }
 }
 
 /// What becomes of the share that a queue does not use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// The other queue uses it: the link is never idle while a packet waits.
+    /// The other queues use it: the link is never idle while a packet waits.
     Shared,
     /// It is lost: no queue ever sends more than its share of `rate`, as in the paper's prototype.
     Hard {
         /// The link's rate, of which the queues get shares. Above zero.
         rate: Rate,
         /// Wire bytes that a queue may send at once after a pause; at least `mtu`. In any window a queue sends at most
-        /// its share and one burst (and what a packet is longer than `mtu`). Both buckets start full of credit.
+        /// its share and one burst (and what a packet is longer than `mtu`). The buckets start full of credit.
         ///
-        /// Two packets are the least with which a link that serialises for both queues can give them their full
+        /// Two packets are the least with which a link that serialises for two queues can give them their full
         /// shares; a world that comes late for its packets needs more.
         burst: u32,
         /// Wire bytes of the longest ordinary packet.
@@ -88,7 +110,7 @@ pub enum Switching {
 /// Parameters of [`Crq`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrqConfig {
-    /// How the two queues divide the link.
+    /// How the queues divide the link.
     pub sharing: Sharing,
     /// What becomes of unused shares.
     pub split: Split,
@@ -111,7 +133,7 @@ const MAX_FLOWS: usize = 1 << 22;
 /// Where a flow's packets are.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowState {
-    /// Its packets in the two queues.
+    /// Its packets in the queues.
     queued: u32,
     /// The queue that its last packet was given to; `None` before the first.
     queue: Option<QueueChoice>,
@@ -135,20 +157,25 @@ impl FlowTable {
         self.flows.get_mut(index)
     }
 
-    /// Chooses the queue of an arriving packet and counts it there.
-    fn assign(&mut self, packet: &Packet, switching: Switching) -> QueueChoice {
+    /// Chooses among `queues` that of an arriving packet and counts it there. Without a queue for them, flows that answer
+    /// to marks are responsive.
+    fn assign(&mut self, packet: &Packet, queues: usize, switching: Switching) -> QueueChoice {
+        let earned = match packet.choice {
+            QueueChoice::EcnResponsive if queues < 3 => QueueChoice::Responsive,
+            choice => choice,
+        };
         let Some(state) = self.state(packet.flow) else {
             return QueueChoice::Standard;
         };
         let queue = match (switching, state.queue) {
             (Switching::Drain, Some(old)) if state.queued > 0 => old,
-            _ => packet.choice,
+            _ => earned,
         };
         let switched = state.queue.is_some_and(|old| old != queue);
         state.queue = Some(queue);
         state.queued += 1;
         self.counters.switches += u64::from(switched);
-        self.counters.held_back += u64::from(queue != packet.choice);
+        self.counters.held_back += u64::from(queue != earned);
         queue
     }
 
@@ -183,34 +210,46 @@ enum Scheduler {
     Priority,
 }
 
-/// The dual queue.
+/// The queues under one roof.
 pub struct Crq {
-    /// Standard, responsive.
-    queues: [Box<dyn Qdisc>; 2],
+    /// Standard, responsive and perhaps ECN-responsive.
+    queues: Vec<Box<dyn Qdisc>>,
     scheduler: Scheduler,
     switching: Switching,
     flows: FlowTable,
 }
-
-const BOTH: [QueueChoice; 2] = [QueueChoice::Standard, QueueChoice::Responsive];
 
 impl Crq {
     /// A dual queue over two children.
     ///
     /// # Errors
     ///
-    /// A weight of zero, a hard split with strict priority, at rate zero or with a burst below one packet.
+    /// A weight of zero, weights of another number of queues, a hard split with strict priority, at rate zero or with a
+    /// burst below one packet.
     pub fn new(
         config: CrqConfig,
         standard: Box<dyn Qdisc>,
         responsive: Box<dyn Qdisc>,
     ) -> Result<Self, ConfigError> {
-        if let Sharing::Weighted { standard, responsive } = config.sharing
-            && (standard == 0 || responsive == 0)
-        {
-            return Err(ConfigError::ZeroWeight { standard, responsive });
-        }
-        let scheduler = match (config.sharing.weights(), config.split) {
+        Self::over(config, vec![standard, responsive])
+    }
+
+    /// The same with a third child, for flows that answer to marks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Crq::new`].
+    pub fn with_ecn_responsive(
+        config: CrqConfig,
+        standard: Box<dyn Qdisc>,
+        responsive: Box<dyn Qdisc>,
+        ecn_responsive: Box<dyn Qdisc>,
+    ) -> Result<Self, ConfigError> {
+        Self::over(config, vec![standard, responsive, ecn_responsive])
+    }
+
+    fn over(config: CrqConfig, queues: Vec<Box<dyn Qdisc>>) -> Result<Self, ConfigError> {
+        let scheduler = match (config.sharing.weights(queues.len())?, config.split) {
             (None, Split::Shared) => Scheduler::Priority,
             (None, Split::Hard { .. }) => return Err(ConfigError::StrictHardSplit),
             (Some(weights), Split::Shared) => Scheduler::Shared(Balance::new(weights)),
@@ -224,7 +263,6 @@ impl Crq {
                 Scheduler::Hard(HardSplit::new(weights, rate, burst, mtu))
             }
         };
-        let queues = [standard, responsive];
         Ok(Self { queues, scheduler, switching: config.switching, flows: FlowTable::default() })
     }
 
@@ -233,9 +271,9 @@ impl Crq {
         self.flows.counters
     }
 
-    /// What one of the queues holds.
+    /// What one of the queues holds; nothing if it does not exist.
     pub fn queue_backlog(&self, queue: QueueChoice) -> Backlog {
-        self.queues[queue as usize].backlog()
+        self.queues.get(queue as usize).map_or_else(Backlog::default, |queue| queue.backlog())
     }
 
     fn waits(&self, queue: QueueChoice) -> bool {
@@ -253,20 +291,22 @@ impl Crq {
 
 impl Qdisc for Crq {
     fn enqueue(&mut self, packet: Packet, now: Time, events: &mut dyn EventSink) {
-        let queue = self.flows.assign(&packet, self.switching);
+        let queue = self.flows.assign(&packet, self.queues.len(), self.switching);
         let mut events = Tagged { queue, flows: &mut self.flows, events };
         self.queues[queue as usize].enqueue(packet, now, &mut events);
     }
 
     fn dequeue(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
-        let [standard_waits, responsive_waits] = BOTH.map(|queue| self.waits(queue));
-        let first = match &mut self.scheduler {
-            Scheduler::Shared(balance) => balance.first(standard_waits, responsive_waits),
-            Scheduler::Hard(split) => split.first(now),
-            Scheduler::Priority => QueueChoice::Responsive,
+        let waits = QueueChoice::ALL.map(|queue| self.waits(queue));
+        let order = match &mut self.scheduler {
+            Scheduler::Shared(balance) => balance.order(waits),
+            Scheduler::Hard(split) => split.order(now),
+            Scheduler::Priority => {
+                [QueueChoice::EcnResponsive, QueueChoice::Responsive, QueueChoice::Standard]
+            }
         };
-        for queue in [first, other(first)] {
-            // A queue that is asked in vain (an AQM may drop all it has) leaves the turn to the other.
+        for queue in order {
+            // A queue that is asked in vain (an AQM may drop all it has) leaves the turn to the next.
             if !self.may_send(queue, now) {
                 continue;
             }
@@ -285,9 +325,11 @@ impl Qdisc for Crq {
     }
 
     fn next_ready(&self, now: Time) -> Option<Time> {
-        BOTH.into_iter()
-            .filter_map(|queue| {
-                let ready = self.queues[queue as usize].next_ready(now)?;
+        QueueChoice::ALL
+            .into_iter()
+            .zip(&self.queues)
+            .filter_map(|(queue, child)| {
+                let ready = child.next_ready(now)?;
                 Some(match &self.scheduler {
                     Scheduler::Hard(split) => ready.max(split.ready(queue, now)),
                     Scheduler::Shared(_) | Scheduler::Priority => ready,
@@ -297,8 +339,10 @@ impl Qdisc for Crq {
     }
 
     fn backlog(&self) -> Backlog {
-        let [standard, responsive] = BOTH.map(|queue| self.queue_backlog(queue));
-        Backlog { packets: standard.packets + responsive.packets, bytes: standard.bytes + responsive.bytes }
+        self.queues.iter().map(|queue| queue.backlog()).fold(Backlog::default(), |sum, queue| Backlog {
+            packets: sum.packets + queue.packets,
+            bytes: sum.bytes + queue.bytes,
+        })
     }
 }
 
@@ -373,8 +417,41 @@ mod tests {
         assert!(error(Sharing::StrictPriority, hard(1, 1514)).contains("split"));
         assert!(error(Sharing::Equal, hard(0, 1514)).contains("rate"));
         assert!(error(Sharing::Equal, hard(1, 1513)).contains("burst"));
-        assert!(error(Sharing::Weighted { standard: 0, responsive: 2 }, Split::Shared).contains("weight"));
+        assert!(
+            error(Sharing::Weighted { standard: 0, responsive: 2, ecn_responsive: 0 }, Split::Shared)
+                .contains("weight")
+        );
         assert!(crq(Sharing::Equal, hard(1, 1514), now, 1).is_ok());
+    }
+
+    #[test]
+    fn flows_that_answer_to_marks_have_a_queue_of_their_own_if_there_is_one() {
+        let fifo = || Box::new(Pfifo::new(10));
+        let config =
+            CrqConfig { sharing: Sharing::Equal, split: Split::Shared, switching: Switching::Immediate };
+        let two = Crq::new(config, fifo(), fifo()).unwrap();
+        let three = Crq::with_ecn_responsive(config, fifo(), fifo(), fifo()).unwrap();
+        for (mut queue, queues) in [(two, [0, 1, 1]), (three, [0, 1, 2])] {
+            let mut events: Vec<Event> = Vec::new();
+            for (id, choice) in QueueChoice::ALL.into_iter().enumerate() {
+                queue.enqueue(packet(id as u64, FlowId(id as u32), choice), Time::ZERO, &mut events);
+            }
+            assert_eq!(events.iter().map(|event| event.queue.0).collect::<Vec<_>>(), queues);
+            for choice in QueueChoice::ALL {
+                let holds = queues.iter().filter(|queue| **queue == choice as u8).count();
+                assert_eq!(queue.queue_backlog(choice).packets as usize, holds);
+            }
+            assert_eq!(queue.backlog().packets, 3);
+            assert_eq!(drain(&mut queue).len(), 3);
+        }
+        let weighted = Sharing::Weighted { standard: 1, responsive: 1, ecn_responsive: 0 };
+        let config = CrqConfig { sharing: weighted, ..config };
+        let error = Crq::with_ecn_responsive(config, fifo(), fifo(), fifo()).err().unwrap().to_string();
+        assert!(error.contains("1:1") && error.contains("30:30:40"), "{error}");
+        let three = Sharing::Weighted { standard: 1, responsive: 1, ecn_responsive: 2 };
+        assert!(
+            crq(three, Split::Shared, Switching::Immediate, 1).err().unwrap().to_string().contains("30:70")
+        );
     }
 
     #[test]

@@ -22,10 +22,10 @@ use weir_core::{
     Backlog, Bytes, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Random, Time,
 };
 
-use crate::config::{BuildContext, ConfigError, Keys, PieKeys, Word};
+use crate::config::{BuildContext, ConfigError, Keys, PieKeys, Word, join, write_unusual};
 use crate::flow_hash::{FlowHash, checked_flows};
-use crate::pie::Control;
 use crate::pie::kernel::Law;
+use crate::pie::{CONTROL_WORDS, Control};
 use crate::rounds::Rounds;
 use crate::store::{Fifo, Store};
 use crate::timer::Timer;
@@ -95,19 +95,10 @@ impl FqPieKeys {
 }
 
 impl Keys for FqPieKeys {
-    const WORDS: &'static [Word] = &[
-        Word::value("limit", "10240p"),
-        Word::value("flows", "1024"),
-        Word::value("quantum", "1514b"),
-        Word::value("target", "15ms"),
-        Word::value("tupdate", "15ms"),
-        Word::value("alpha", "0.125"),
-        Word::value("beta", "1.25"),
-        Word::value("burst", "150ms"),
-        Word::flag("ecn"),
-        Word::no("noecn", "ecn"),
-        Word::flag("bytemode"),
-    ];
+    const WORDS: &'static [Word] = &join::<3, 8, 11>(
+        [Word::value("limit", "10240p"), Word::value("flows", "1024"), Word::value("quantum", "1514b")],
+        CONTROL_WORDS,
+    );
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         Ok(Box::new(FqPie::new(self, context)?))
@@ -121,30 +112,11 @@ impl Keys for FqPieKeys {
 impl fmt::Display for FqPieKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usual = Self::default();
-        write!(f, "fq_pie {}", self.target)?;
-        for (key, value, usual) in
-            [("tupdate", self.tupdate, usual.tupdate), ("burst", self.burst, usual.burst)]
-        {
-            if value != usual {
-                write!(f, " {key} {value}")?;
-            }
-        }
-        for (key, value, usual) in [("alpha", self.alpha, usual.alpha), ("beta", self.beta, usual.beta)] {
-            if value != usual {
-                write!(f, " {key} {value}")?;
-            }
-        }
-        if self.limit != usual.limit {
-            write!(f, " limit {}", self.limit)?;
-        }
-        if self.flows != usual.flows {
-            write!(f, " flows {}", self.flows)?;
-        }
-        if let Some(quantum) = self.quantum {
-            write!(f, " quantum {quantum}")?;
-        }
-        f.write_str(if self.ecn { " ecn" } else { "" })?;
-        f.write_str(if self.bytemode { " bytemode" } else { "" })
+        self.pie().describe(f, "fq_pie", |f| {
+            write_unusual(f, "limit", &self.limit, &usual.limit)?;
+            write_unusual(f, "flows", &self.flows, &usual.flows)?;
+            self.quantum.map_or(Ok(()), |quantum| write!(f, " quantum {quantum}"))
+        })
     }
 }
 

@@ -1,5 +1,5 @@
-//! The limit of a queue as configurations give it: packets (`1000p`), bytes (`64kb`) or a multiple of the
-//! bandwidth-delay product (`1bdp`). The paper sizes every queue to the BDP of its own share of the link (CRQ section
+//! The limit of a queue as configurations give it: packets (`1000p`), bytes (`64kb`), a multiple of the
+//! bandwidth-delay product (`1bdp`) or the longest time that a packet may wait (`20ms`). The paper sizes every queue to the BDP of its own share of the link (CRQ section
 //! IV-A); its prototype turns that into a byte limit for drop-tail and, by division by 1500, into a packet limit for
 //! CoDel. iproute2 takes a bare number, whose unit depends on the discipline; here the unit must be written.
 
@@ -22,6 +22,8 @@ pub enum Limit {
     Bytes(Bytes),
     /// A multiple of rate x round-trip time, the rate being the queue's own share of the link: `0.5bdp`.
     Bdp(f64),
+    /// What the link sends in this time at the rate that is the queue's own: `20ms`.
+    Time(Duration),
 }
 
 impl Limit {
@@ -32,15 +34,16 @@ impl Limit {
             Self::Bytes(bytes) => Some(bytes.0),
             // The cast saturates, and takes what is not a number as zero.
             Self::Bdp(factor) => Some((rate.bytes_in(rtt).0 as f64 * factor).round() as u64),
+            Self::Time(time) => Some(rate.bytes_in(time).0),
         }
     }
 
-    /// The limit in packets; a BDP is counted in packets of 1500 bytes. `None` for bytes.
+    /// The limit in packets; a BDP and a time are counted in packets of 1500 bytes. `None` for bytes.
     pub fn packets(self, rate: Rate, rtt: Duration) -> Option<u32> {
         match self {
             Self::Packets(packets) => Some(packets),
             Self::Bytes(_) => None,
-            Self::Bdp(_) => {
+            Self::Bdp(_) | Self::Time(_) => {
                 let packets = self.bytes(rate, rtt)? / BDP_PACKET;
                 Some(u32::try_from(packets).unwrap_or(u32::MAX))
             }
@@ -52,7 +55,8 @@ impl FromStr for Limit {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let bad = || ConfigError::value(text, "a limit such as 1000p (packets), 64kb (bytes) or 0.5bdp");
+        let bad =
+            || ConfigError::value(text, "a limit such as 1000p (packets), 64kb (bytes), 20ms or 0.5bdp");
         let lower = text.trim().to_ascii_lowercase();
         let plain = |number: &str| number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         if let Some(factor) = lower.strip_suffix("bdp") {
@@ -65,6 +69,9 @@ impl FromStr for Limit {
         if plain(&lower) {
             return Err(bad());
         }
+        if let Ok(time) = lower.parse() {
+            return Ok(Self::Time(time));
+        }
         lower.parse().map(Self::Bytes).map_err(|_| bad())
     }
 }
@@ -75,6 +82,7 @@ impl fmt::Display for Limit {
             Self::Packets(packets) => write!(f, "{packets}p"),
             Self::Bytes(bytes) => bytes.fmt(f),
             Self::Bdp(factor) => write!(f, "{factor}bdp"),
+            Self::Time(time) => time.fmt(f),
         }
     }
 }
@@ -148,6 +156,7 @@ mod tests {
         assert_eq!("64KB".parse(), Ok(Limit::Bytes(Bytes(65536))));
         assert_eq!("0.5bdp".parse(), Ok(Limit::Bdp(0.5)));
         assert_eq!("2 bdp".parse(), Ok(Limit::Bdp(2.0)));
+        assert_eq!("20ms".parse(), Ok(Limit::Time(Duration::from_millis(20))));
         for bad in [
             "",
             "1000",
@@ -159,7 +168,8 @@ mod tests {
             "nanbdp",
             "infbdp",
             "1.5p",
-            "5ms",
+            "-5ms",
+            "5 m s",
             "99999999999p",
         ] {
             let error = bad.parse::<Limit>().unwrap_err().to_string();
@@ -169,17 +179,19 @@ mod tests {
 
     #[test]
     fn printing_reads_back() {
-        for text in ["1p", "64kb", "1514b", "1bdp", "0.25bdp"] {
+        for text in ["1p", "64kb", "1514b", "1bdp", "0.25bdp", "20ms", "1.5us"] {
             assert_eq!(text.parse::<Limit>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn a_bdp_counts_bytes_or_packets_of_1500() {
+    fn a_bdp_and_a_time_count_bytes_or_packets_of_1500() {
         // The paper's queue of CRQ section IV-B: 50 Mbit/s and 100 ms.
         let (rate, rtt) = (Rate::from_bits_per_sec(50_000_000), Duration::from_millis(100));
         assert_eq!(Limit::Bdp(1.0).bytes(rate, rtt), Some(625_000));
         assert_eq!(Limit::Bdp(1.0).packets(rate, rtt), Some(416));
+        let time = Limit::Time(Duration::from_millis(20));
+        assert_eq!((time.bytes(rate, rtt), time.packets(rate, rtt)), (Some(125_000), Some(83)));
         assert_eq!(Limit::Bdp(f64::NAN).bytes(rate, rtt), Some(0));
         assert_eq!(Limit::Bdp(f64::INFINITY).bytes(rate, rtt), Some(u64::MAX));
         assert_eq!(

@@ -25,7 +25,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use weir_core::{Backlog, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Random, Time};
 
-use crate::config::{BuildContext, ConfigError, Keys, Word};
+use crate::config::{BuildContext, ConfigError, Keys, Word, join, write_unusual};
 use crate::limit::choice;
 use crate::ring::Ring;
 use crate::timer::Timer;
@@ -100,19 +100,23 @@ impl PieKeys {
     }
 }
 
+/// The words of a controller, wherever it stands.
+pub(crate) const CONTROL_WORDS: [Word; 8] = [
+    Word::value("target", "15ms"),
+    Word::value("tupdate", "15ms"),
+    Word::value("alpha", "0.125"),
+    Word::value("beta", "1.25"),
+    Word::value("burst", "150ms"),
+    Word::flag("ecn"),
+    Word::no("noecn", "ecn"),
+    Word::flag("bytemode"),
+];
+
 impl Keys for PieKeys {
-    const WORDS: &'static [Word] = &[
-        Word::value("limit", "1000p"),
-        Word::value("target", "15ms"),
-        Word::value("tupdate", "15ms"),
-        Word::value("alpha", "0.125"),
-        Word::value("beta", "1.25"),
-        Word::value("burst", "150ms"),
-        Word::flag("ecn"),
-        Word::no("noecn", "ecn"),
-        Word::flag("bytemode"),
-        Word::value("variant", "rfc8033"),
-    ];
+    const WORDS: &'static [Word] = &join::<1, 9, 10>(
+        [Word::value("limit", "1000p")],
+        join(CONTROL_WORDS, [Word::value("variant", "rfc8033")]),
+    );
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         self.check()?;
@@ -134,27 +138,30 @@ impl Keys for PieKeys {
     }
 }
 
+impl PieKeys {
+    /// Describes a controller in a discipline of `kind`; `between` is what that has to say of its queue.
+    pub(crate) fn describe(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        kind: &str,
+        between: impl FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result,
+    ) -> fmt::Result {
+        let usual = Self::default();
+        write!(f, "{kind} {}", self.target)?;
+        write_unusual(f, "tupdate", &self.tupdate, &usual.tupdate)?;
+        write_unusual(f, "burst", &self.burst, &usual.burst)?;
+        write_unusual(f, "alpha", &self.alpha, &usual.alpha)?;
+        write_unusual(f, "beta", &self.beta, &usual.beta)?;
+        between(f)?;
+        f.write_str(if self.ecn { " ecn" } else { "" })?;
+        f.write_str(if self.bytemode { " bytemode" } else { "" })
+    }
+}
+
 impl fmt::Display for PieKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usual = Self::default();
-        write!(f, "pie {}", self.target)?;
-        for (key, value, usual) in
-            [("tupdate", self.tupdate, usual.tupdate), ("burst", self.burst, usual.burst)]
-        {
-            if value != usual {
-                write!(f, " {key} {value}")?;
-            }
-        }
-        for (key, value, usual) in [("alpha", self.alpha, usual.alpha), ("beta", self.beta, usual.beta)] {
-            if value != usual {
-                write!(f, " {key} {value}")?;
-            }
-        }
-        if self.limit != usual.limit {
-            write!(f, " limit {}", self.limit)?;
-        }
-        f.write_str(if self.ecn { " ecn" } else { "" })?;
-        f.write_str(if self.bytemode { " bytemode" } else { "" })?;
+        self.describe(f, "pie", |f| write_unusual(f, "limit", &self.limit, &usual.limit))?;
         if self.variant != usual.variant {
             write!(f, " {}", self.variant)?;
         }

@@ -1,23 +1,28 @@
-//! Who sends next when two queues share a link: the arithmetic of CRQ's sharing, without the queues.
+//! Who sends next when two or three queues share a link: the arithmetic of CRQ's sharing, without the queues.
 //!
-//! Work-conserving sharing is deficit round robin with the quantum taken down to a byte: of two queues that wait, the
-//! one that has had less for its weight sends next, and what it got too much is kept against it. The hard split is
-//! that of the CRQ prototype, whose two HTB classes have no common parent and so cannot borrow (`net/sched/sch_htb.c`):
+//! Work-conserving sharing is deficit round robin with the quantum taken down to a byte: of the queues that wait, the
+//! one that has had least for its weight sends next, and what it got too much is kept against it. The hard split is
+//! that of the CRQ prototype, whose HTB classes have no common parent and so cannot borrow (`net/sched/sch_htb.c`):
 //! each queue has a bucket that is filled by what it sends and leaks at its share of the rate. Unlike HTB, which rounds
 //! rates to a multiplication and a shift, the buckets are exact: they count in units of 1 bit x 1 ns / (sum of
 //! weights), in which both what is sent and what leaks are whole numbers.
 
+use std::cmp::{Ordering, Reverse};
+
 use weir_core::{Duration, QueueChoice, Rate, Time};
 
-/// The two weights, standard and responsive, in lowest terms.
+/// Queues at most.
+const MOST: usize = QueueChoice::ALL.len();
+
+/// The weights of the queues, in lowest terms; 0 for a queue that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Weights([u32; 2]);
+pub(crate) struct Weights([u32; MOST]);
 
 impl Weights {
-    /// Both must be above zero.
-    pub(crate) fn new(standard: u32, responsive: u32) -> Self {
-        let divisor = gcd(standard, responsive).max(1);
-        Self([standard / divisor, responsive / divisor])
+    /// Those of the standard, the responsive and, if not 0, the ECN-responsive queue.
+    pub(crate) fn new(weights: [u32; MOST]) -> Self {
+        let divisor = weights.into_iter().fold(0, gcd).max(1);
+        Self(weights.map(|weight| weight / divisor))
     }
 
     pub(crate) fn of(self, queue: QueueChoice) -> u32 {
@@ -25,7 +30,7 @@ impl Weights {
     }
 
     pub(crate) fn sum(self) -> u64 {
-        u64::from(self.0[0]) + u64::from(self.0[1])
+        self.0.into_iter().map(u64::from).sum()
     }
 
     /// A queue's share of `rate`, rounded down to whole bits per second.
@@ -34,53 +39,57 @@ impl Weights {
             u128::from(rate.bits_per_sec()) * u128::from(self.of(queue)) / u128::from(self.sum().max(1));
         Rate::from_bits_per_sec(bits as u64)
     }
+
+    fn exists(self, queue: QueueChoice) -> bool {
+        self.of(queue) > 0
+    }
+
+    /// The product of the other queues' weights.
+    fn others(self, queue: QueueChoice) -> u128 {
+        let others = QueueChoice::ALL.into_iter().filter(|other| *other != queue && self.exists(*other));
+        others.map(|other| u128::from(self.of(other))).product()
+    }
 }
 
 fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The queue beside `queue`.
-pub(crate) fn other(queue: QueueChoice) -> QueueChoice {
-    match queue {
-        QueueChoice::Standard => QueueChoice::Responsive,
-        QueueChoice::Responsive => QueueChoice::Standard,
-    }
-}
-
 /// Work-conserving sharing by weight.
 #[derive(Clone, Debug)]
 pub(crate) struct Balance {
     weights: Weights,
-    /// Bytes that the standard queue has had x weight of the other, less bytes that the responsive queue has had x
-    /// weight of the other: above zero while the standard queue is ahead. Never more than one packet either way.
-    lead: i128,
+    /// Bytes that a queue has had x weights of the others, by how much it is ahead of the one that has had least. Never
+    /// more than one packet's.
+    ahead: [u128; MOST],
 }
 
 impl Balance {
     pub(crate) fn new(weights: Weights) -> Self {
-        Self { weights, lead: 0 }
+        Self { weights, ahead: [0; MOST] }
     }
 
-    /// Which queue goes first, given which of them wait. A tie goes to the responsive queue.
+    /// In which order the queues go, given which of them wait. A tie goes to the one of the higher number.
     ///
     /// An idle queue's claim lapses, so it cannot save up for a burst; its debt of at most a packet stays.
-    pub(crate) fn first(&mut self, standard_waits: bool, responsive_waits: bool) -> QueueChoice {
-        if !standard_waits {
-            self.lead = self.lead.max(0);
+    pub(crate) fn order(&mut self, waits: [bool; MOST]) -> [QueueChoice; MOST] {
+        let ahead = &mut self.ahead;
+        let waiting = (0..MOST).filter(|queue| waits[*queue]).map(|queue| ahead[queue]).min();
+        let claim = waiting.unwrap_or_else(|| ahead.iter().copied().max().unwrap_or_default());
+        for (ahead, waits) in ahead.iter_mut().zip(waits) {
+            if !waits {
+                *ahead = (*ahead).max(claim);
+            }
         }
-        if !responsive_waits {
-            self.lead = self.lead.min(0);
-        }
-        if self.lead < 0 { QueueChoice::Standard } else { QueueChoice::Responsive }
+        let least = ahead.iter().copied().min().unwrap_or_default();
+        ahead.iter_mut().for_each(|ahead| *ahead -= least);
+        let mut order = QueueChoice::ALL;
+        order.sort_unstable_by_key(|queue| (ahead[*queue as usize], Reverse(*queue as usize)));
+        order
     }
 
     pub(crate) fn sent(&mut self, queue: QueueChoice, bytes: u32) {
-        let gain = i128::from(bytes) * i128::from(self.weights.of(other(queue)));
-        match queue {
-            QueueChoice::Standard => self.lead += gain,
-            QueueChoice::Responsive => self.lead -= gain,
-        }
+        self.ahead[queue as usize] += u128::from(bytes) * self.weights.others(queue);
     }
 }
 
@@ -102,10 +111,10 @@ impl Bucket {
     }
 }
 
-/// A hard split: two shapers that lend each other nothing.
+/// A hard split: shapers that lend each other nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct HardSplit {
-    buckets: [Bucket; 2],
+    buckets: [Bucket; MOST],
     /// A queue may send while its level is at most this: then one more packet of the MTU makes a burst.
     ready_at: u128,
     /// What a wire byte adds to a level.
@@ -121,19 +130,31 @@ impl HardSplit {
             Bucket { level: 0, as_of: Time::ZERO, leak: u128::from(rate.bits_per_sec()) * weight, weight }
         };
         Self {
-            buckets: [bucket(QueueChoice::Standard), bucket(QueueChoice::Responsive)],
+            buckets: QueueChoice::ALL.map(bucket),
             ready_at: u128::from(burst.saturating_sub(mtu)) * per_byte,
             per_byte,
         }
     }
 
-    /// Which queue goes first if both may send: the one that would sooner lose credit by waiting. At full load it is
-    /// this order (earliest deadline first) that lets both get their exact shares through one link.
-    pub(crate) fn first(&self, now: Time) -> QueueChoice {
-        let [standard, responsive] = &self.buckets;
-        let standard_lasts = standard.level(now).saturating_mul(responsive.weight);
-        let responsive_lasts = responsive.level(now).saturating_mul(standard.weight);
-        if standard_lasts < responsive_lasts { QueueChoice::Standard } else { QueueChoice::Responsive }
+    /// In which order the queues go if all may send: first the one that would soonest lose credit by waiting. At full
+    /// load it is this order (earliest deadline first) that lets all get their exact shares through one link. A tie goes
+    /// to the one of the higher number, queues that do not exist go last.
+    pub(crate) fn order(&self, now: Time) -> [QueueChoice; MOST] {
+        let mut order = QueueChoice::ALL;
+        order.sort_unstable_by(|one, two| {
+            let (first, second) = (&self.buckets[*one as usize], &self.buckets[*two as usize]);
+            let deadline = match (first.weight, second.weight) {
+                (0, 0) => Ordering::Equal,
+                (0, _) => Ordering::Greater,
+                (_, 0) => Ordering::Less,
+                (of_first, of_second) => first
+                    .level(now)
+                    .saturating_mul(of_second)
+                    .cmp(&second.level(now).saturating_mul(of_first)),
+            };
+            deadline.then_with(|| (*two as usize).cmp(&(*one as usize)))
+        });
+        order
     }
 
     pub(crate) fn may_send(&self, queue: QueueChoice, now: Time) -> bool {
@@ -161,30 +182,31 @@ impl HardSplit {
 #[cfg(test)]
 mod tests {
     use super::{Balance, HardSplit, Weights};
-    use weir_core::{QueueChoice::*, Rate, Time};
+    use weir_core::{QueueChoice, QueueChoice::*, Rate, Time};
 
     #[test]
     fn weights_are_reduced_and_share_a_rate() {
-        let weights = Weights::new(30, 70);
+        let weights = Weights::new([30, 70, 0]);
         assert_eq!((weights.of(Standard), weights.of(Responsive), weights.sum()), (3, 7, 10));
         assert_eq!(
             weights.share(Rate::from_bits_per_sec(1_000_000_005), Responsive).bits_per_sec(),
             700_000_003
         );
-        assert_eq!(Weights::new(u32::MAX, u32::MAX).sum(), 2);
+        assert_eq!(Weights::new([u32::MAX, u32::MAX, 0]).sum(), 2);
     }
 
     #[test]
     fn an_idle_queue_saves_nothing_up() {
-        let mut balance = Balance::new(Weights::new(1, 1));
+        let mut balance = Balance::new(Weights::new([1, 1, 0]));
         for _ in 0..100 {
-            balance.first(true, false);
+            balance.order([true, false, false]);
             balance.sent(Standard, 1500);
         }
         // One packet ahead, not a hundred: the responsive queue goes first once, then they take turns.
         let order: Vec<_> = (0..4)
             .map(|_| {
-                let first = balance.first(true, true);
+                let order = balance.order([true, true, false]);
+                let first = order.into_iter().find(|queue| *queue != EcnResponsive).unwrap();
                 balance.sent(first, 1500);
                 first
             })
@@ -195,7 +217,8 @@ mod tests {
     #[test]
     fn a_full_bucket_lets_one_burst_go() {
         // 8 Mbit/s split 1:1 is one byte per 2 us and queue.
-        let mut split = HardSplit::new(Weights::new(5, 5), Rate::from_bits_per_sec(8_000_000), 3000, 1500);
+        let mut split =
+            HardSplit::new(Weights::new([5, 5, 0]), Rate::from_bits_per_sec(8_000_000), 3000, 1500);
         let now = Time::ZERO;
         for _ in 0..2 {
             assert!(split.may_send(Standard, now));
@@ -207,6 +230,54 @@ mod tests {
         assert_eq!(ready, Time::from_nanos(1500 * 2000));
         assert!(split.may_send(Standard, ready));
         assert!(!split.may_send(Standard, Time::from_nanos(ready.as_nanos() - 1)));
-        assert_eq!(split.first(now), Responsive);
+        assert_eq!(split.order(now), [Responsive, Standard, EcnResponsive]);
+    }
+
+    #[test]
+    fn three_queues_get_their_weights() {
+        let weights = Weights::new([10, 20, 50]);
+        let rate = Rate::from_bits_per_sec(8_000_000);
+        let shares = QueueChoice::ALL.map(|queue| weights.share(rate, queue).bits_per_sec());
+        assert_eq!(shares, [1_000_000, 2_000_000, 5_000_000]);
+        let mut balance = Balance::new(weights);
+        let mut split = HardSplit::new(weights, rate, 2000, 1000);
+        let (mut shared, mut hard) = ([0; 3], [0; 3]);
+        for packet in 0..8_000 {
+            let first = balance.order([true; 3])[0];
+            balance.sent(first, 1000);
+            shared[first as usize] += 1;
+            // A packet takes the link 1 ms.
+            let now = Time::from_nanos(packet * 1_000_000);
+            let first = split.order(now).into_iter().find(|queue| split.may_send(*queue, now));
+            let first = first.expect("earliest deadline first fills the link");
+            split.sent(first, now, 1000);
+            hard[first as usize] += 1;
+        }
+        assert_eq!(shared, [1_000, 2_000, 5_000]);
+        for (got, want) in hard.into_iter().zip([1_000_i32, 2_000, 5_000]) {
+            assert!((got - want).abs() <= 2, "{hard:?}");
+        }
+    }
+
+    #[test]
+    fn of_three_queues_an_idle_one_neither_saves_nor_loses() {
+        let mut balance = Balance::new(Weights::new([1, 1, 1]));
+        for _ in 0..100 {
+            let order = balance.order([true, false, true]);
+            let first = order.into_iter().find(|queue| *queue != Responsive).unwrap();
+            balance.sent(first, 1500);
+        }
+        let order: Vec<_> = (0..6)
+            .map(|_| {
+                let first = balance.order([true; 3])[0];
+                balance.sent(first, 1500);
+                first
+            })
+            .collect();
+        for queue in QueueChoice::ALL {
+            // Two each; who was a packet ahead before has one less.
+            let turns = order.iter().filter(|first| **first == queue).count();
+            assert!((1..=3).contains(&turns), "{order:?}");
+        }
     }
 }

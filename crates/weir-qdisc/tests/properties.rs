@@ -22,7 +22,7 @@ fn arrivals(longest: u32) -> impl Strategy<Value = Vec<Arrival>> {
     let flow = prop_oneof![9 => (0..4u32).prop_map(FlowId), 1 => Just(FlowId::NONE)];
     let bytes = prop_oneof![3 => Just(MTU), 2 => 64..=MTU, 1 => MTU..=longest];
     let ecn = prop_oneof![Just(Ecn::NotEct), Just(Ecn::Ect0), Just(Ecn::Ect1), Just(Ecn::Ce)];
-    let choice = prop_oneof![Just(QueueChoice::Standard), Just(QueueChoice::Responsive)];
+    let choice = prop::sample::select(&QueueChoice::ALL);
     let arrival = (gap, flow, bytes, ecn, choice).prop_map(|(gap, flow, bytes, ecn, choice)| Arrival {
         gap,
         flow,
@@ -191,10 +191,28 @@ fn weights() -> impl Strategy<Value = String> {
 }
 
 fn crq(split: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
-    (single(), single(), split, any::<bool>()).prop_map(|(standard, responsive, split, drain)| {
+    let queues = prop_oneof![
+        (single(), single())
+            .prop_map(|(standard, responsive)| format!("standard {standard} responsive {responsive}")),
+        (marking(), single(), marking()).prop_map(|(standard, responsive, ecn)| format!(
+            "standard {standard} responsive {responsive} ecn_responsive {ecn}"
+        )),
+    ];
+    (queues, split, any::<bool>()).prop_map(|(queues, split, drain)| {
         let switching = if drain { "drain" } else { "immediate" };
-        format!("crq standard {standard} responsive {responsive} {split} switching {switching}")
+        // Weights of two queues say nothing of a third.
+        let three = queues.contains("ecn_responsive");
+        let split = split.split(' ').map(|word| match word.split_once(':') {
+            Some((one, other)) if three => format!("{one}:{other}:{one}"),
+            _ => word.to_owned(),
+        });
+        format!("crq {queues} {} switching {switching}", split.collect::<Vec<_>>().join(" "))
     })
+}
+
+/// Disciplines that mark, as a standard queue beside an ECN-responsive one has to.
+fn marking() -> impl Strategy<Value = String> {
+    prop_oneof![step(), pi2(), Just("codel ecn target 1ms interval 10ms limit 40p".to_owned())]
 }
 
 fn shared() -> impl Strategy<Value = String> {
@@ -469,7 +487,7 @@ proptest! {
         let mut arrivals = vec![arrival(0, saturated); 600];
         let (burst, weight) = match saturated {
             QueueChoice::Standard => (QueueChoice::Responsive, standard),
-            QueueChoice::Responsive => (QueueChoice::Standard, responsive),
+            _ => (QueueChoice::Standard, responsive),
         };
         let packet_time = rate.time_for(MTU.into()).as_nanos();
         for gap in pairs {

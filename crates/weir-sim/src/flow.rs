@@ -61,6 +61,7 @@ pub struct FlowSpec {
     pub(crate) receiver: Option<ReceiverConfig>,
     pub(crate) ends: EndOptions,
     pub(crate) controller: Option<Box<dyn Controller>>,
+    pub(crate) hosts: [u16; 2],
 }
 
 /// A flow that cannot be.
@@ -110,6 +111,7 @@ impl FlowSpec {
             receiver: None,
             ends: EndOptions::default(),
             controller: None,
+            hosts: [0; 2],
         })
     }
 
@@ -129,6 +131,13 @@ impl FlowSpec {
     /// As [`FlowSpec::new`].
     pub fn quic(name: &str, hop: HopId, rtt: Duration) -> Result<Self, SpecError> {
         Self::new(Kind::Quic(name.to_owned()), &[hop], rtt)
+    }
+
+    /// Goes from the first of these hosts to the second, for disciplines that share by host; both 0, not told apart, unless
+    /// told.
+    #[must_use]
+    pub fn hosts(self, hosts: [u16; 2]) -> Self {
+        Self { hosts, ..self }
     }
 
     /// Uses ECN.
@@ -256,6 +265,7 @@ pub(crate) enum Source {
 }
 
 pub(crate) struct Flow {
+    pub(crate) hosts: [u16; 2],
     pub(crate) path: Vec<HopId>,
     /// From the last link to the receiver.
     pub(crate) tail: Duration,
@@ -340,6 +350,7 @@ impl Flow {
             }
         };
         Ok(Self {
+            hosts: spec.hosts,
             path: spec.path,
             tail: behind / 2,
             back: behind - behind / 2,

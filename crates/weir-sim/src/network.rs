@@ -144,7 +144,7 @@ impl<O: Observer> Network<O> {
         report.bytes = flow.receiver.bytes;
         report.packets = flow.receiver.packets;
         if let Source::Connection(sender) = &flow.source {
-            report.lost = sender.lost;
+            report.lost = sender.delivery.lost();
             report.marked = sender.echoes;
         }
         report

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::traffic;
+
 use super::{Check, Failure, Status, as_root, bpf, fix, in_new_namespace, or_root, run};
 
 pub(super) fn checks() -> Vec<Check> {
@@ -14,6 +16,7 @@ pub(super) fn checks() -> Vec<Check> {
         af_xdp(),
         ebpf(),
         controllers(),
+        check("QUIC congestion controls", Ok(traffic::quic_controllers().collect::<Vec<_>>().join(" "))),
         processors(),
     ]
 }

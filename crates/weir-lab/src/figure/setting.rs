@@ -40,6 +40,8 @@ impl FlowKind {
     /// A flow of this kind that transfers `bytes`.
     pub(super) fn flow(&self, bytes: u64, ecn: bool) -> Flow {
         Flow {
+            server: String::new(),
+            client: String::new(),
             name: self.name.clone(),
             controller: self.controller.clone(),
             pattern: self.pattern,

@@ -26,10 +26,12 @@ use weir_link::kernel::{KernelError, identify};
 use crate::capture::Capture;
 use crate::edges;
 use crate::gather;
-use crate::host::{HostError, Topology, TopologySpec};
+use crate::host::{HostError, Topology};
 use crate::record::Recorder;
 use crate::result::RunResult;
-use crate::run::{Ended, RunError, RunOptions, Switch, World, launch, port, since, time_zero, watch, window};
+use crate::run::{
+    Ended, RunError, RunOptions, Switch, World, launch, port, since, time_zero, topology_spec, watch,
+};
 use crate::scenario::Scenario;
 use crate::traffic::{self, Control};
 
@@ -114,7 +116,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         return Err(KernelWorldError::Missing { kinds: missing.join(", ") }.into());
     }
     let flows = scenario.expanded_flows();
-    let spec = TopologySpec { tcp_buffer: window(scenario), ..TopologySpec::default() };
+    let spec = topology_spec(scenario, &flows);
     let topology = Topology::build_forwarding(&spec, &[])?;
     // A killed run has left journals, but no interfaces to restore. One that cannot be read is somebody else's.
     let _ = weir_link::offload::recover();
@@ -138,7 +140,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     let mut listener = Listener::start(scenario, &tree, measured, classifier.events()?, recorder)?;
     // Flows end when `control` is dropped at the latest, the threads when theirs are: also where `?` leaves early.
     let control = Switch(Control::held());
-    let running = launch(scenario, &flows, &topology, &control.0)?;
+    let running = launch(scenario, &flows, &topology, &control.0, options.run)?;
     let (start, since_1970) = time_zero();
     began.get_or_init(|| since_1970);
     listener.begin_at(start);

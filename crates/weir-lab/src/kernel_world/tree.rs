@@ -5,6 +5,7 @@
 //! their parent; with strict priority both live on borrowing and the responsive class borrows first (HTB's `prio`).
 
 use weir_core::{Duration, QueueChoice, Rate};
+use weir_law::MainSignal;
 use weir_qdisc::config::{BuildContext, CrqKeys, QdiscConfig, SplitKind};
 use weir_qdisc::{Sharing, Switching};
 
@@ -72,6 +73,14 @@ impl Tree {
     /// [`KernelWorldError::Cannot`] with the key and the remedy, for what the kernel's disciplines have not.
     pub(super) fn of(scenario: &Scenario) -> Result<Self, KernelWorldError> {
         let bottleneck = &scenario.bottleneck;
+        if let QdiscConfig::Crq(keys) = &bottleneck.qdisc {
+            check_crq(keys)?;
+        }
+        if scenario.main_signal() == MainSignal::Both {
+            let message =
+                "the kernel's classifier knows two queues; give \"loss\" or \"ecn\", or use --on emu";
+            return Err(cannot("law.main_signal", message));
+        }
         let rate = bottleneck.rate;
         let burst = |rate: Rate, least: u64| least.max(rate.bytes_in(TIMER).0);
         let link = bottleneck.burst.map_or_else(|| burst(rate, 2 * FULL_PACKET), |burst| burst.0);
@@ -93,7 +102,6 @@ impl Tree {
             tree.class(&class, "", &context, "bottleneck.qdisc")?;
             return Ok(tree);
         };
-        check_crq(keys)?;
         tree.queues = 2;
         tree.lines.push(format!(
             "class add dev DEVICE parent {MAJOR:x}: classid {MAJOR:x}:ffff htb rate {rate} ceil {rate} \
@@ -106,7 +114,7 @@ impl Tree {
             (QueueChoice::Standard, STANDARD, &keys.standard, "bottleneck.qdisc.standard"),
             (QueueChoice::Responsive, RESPONSIVE, &keys.responsive, "bottleneck.qdisc.responsive"),
         ] {
-            let share = keys.sharing.rate_of(choice, rate);
+            let share = keys.sharing.rate_of(choice, keys.queues(), rate).map_err(scenario_error)?;
             let strict = keys.sharing == Sharing::StrictPriority;
             let hard = keys.split == SplitKind::Hard;
             let burst = if hard { burst(share, u64::from(own)) } else { link };
@@ -193,6 +201,12 @@ fn scenario_error(error: weir_qdisc::config::ConfigError) -> KernelWorldError {
 }
 
 fn check_crq(keys: &CrqKeys) -> Result<(), KernelWorldError> {
+    if keys.ecn_responsive.is_some() {
+        return Err(cannot(
+            "bottleneck.qdisc.ecn_responsive",
+            "the kernel's classifier knows two queues; leave the key out, or use --on emu",
+        ));
+    }
     if keys.switching == Switching::Drain {
         return Err(cannot(
             "bottleneck.qdisc.switching",
@@ -272,6 +286,7 @@ mod tests {
     fn what_the_kernel_cannot_do_is_refused_by_name() {
         for (qdisc, key) in [
             ("crq switching drain", "bottleneck.qdisc.switching: "),
+            ("crq standard codel ecn ecn_responsive codel ecn", "bottleneck.qdisc.ecn_responsive: "),
             (
                 "crq responsive codel ce_threshold 1ms ce_threshold_ect1",
                 "bottleneck.qdisc.responsive.ce_threshold_ect1: ",

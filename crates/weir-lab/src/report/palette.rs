@@ -1,6 +1,6 @@
 //! Colours that colour-blind readers can tell apart, in a light and a dark form, and which flow has which.
 //!
-//! Flows take Paul Tol's "muted" set and queues the blue and vermillion of Okabe and Ito, so a flow is never mistaken for
+//! Flows take Paul Tol's "muted" set and queues the blue, vermillion and green of Okabe and Ito, so a flow is never mistaken for
 //! a queue. Charts are drawn in the light colours; in a dark page a style rule per colour swaps each for its dark form,
 //! and a chart cut out of the page keeps the light ones.
 
@@ -32,6 +32,8 @@ pub(super) const GRID: Colour = colour(0xE3_E6EA, 0x33_3B46);
 pub(super) const STANDARD: Colour = colour(0xD5_5E00, 0xFF_8A3D);
 /// The responsive queue and responsive flows.
 pub(super) const RESPONSIVE: Colour = colour(0x00_72B2, 0x4D_B2F0);
+/// The queue of flows that answer to marks: Okabe and Ito's bluish green.
+const ECN_RESPONSIVE: Colour = colour(0x00_9E73, 0x3F_D1A5);
 /// Flows without a verdict.
 pub(super) const UNJUDGED: Colour = colour(0xC3_C9D1, 0x4F_5966);
 /// Flows without a colour of their own.
@@ -67,12 +69,16 @@ pub(super) fn line(index: usize) -> Colour {
 
 /// The colour of queue `name`.
 pub(super) fn queue(name: &str) -> Colour {
-    if name == "responsive" { RESPONSIVE } else { STANDARD }
+    match name {
+        "responsive" => RESPONSIVE,
+        "ecn-responsive" => ECN_RESPONSIVE,
+        _ => STANDARD,
+    }
 }
 
 /// The rules that give charts their dark colours.
 pub(super) fn dark_rules() -> String {
-    let fixed = [INK, MUTED, GRID, STANDARD, RESPONSIVE, UNJUDGED, REST];
+    let fixed = [INK, MUTED, GRID, STANDARD, RESPONSIVE, ECN_RESPONSIVE, UNJUDGED, REST];
     fixed.into_iter().chain(FLOWS).fold(String::new(), |mut css, Colour { light, dark }| {
         // Writing to a string cannot fail.
         let _ = write!(css, ".chart [fill=\"#{light:06X}\"]{{fill:#{dark:06X}}}");

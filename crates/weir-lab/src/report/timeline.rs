@@ -66,13 +66,16 @@ fn life(result: &RunResult, flow: usize) -> (f64, f64) {
 
 /// The flow's standing by its main signal's votes and its changes of queue. The queue counts where they differ: it is
 /// what the flow felt.
-fn stretches(result: &RunResult, flow: usize, signal: &str) -> Vec<Stretch> {
+fn stretches(result: &RunResult, flow: usize, signal: Option<&str>) -> Vec<Stretch> {
     let name = &result.flows[flow].name;
     let (start, end) = life(result, flow);
-    let votes = result.assessments.iter().filter(|row| row.flow == *name && row.signal == signal);
+    let votes = result
+        .assessments
+        .iter()
+        .filter(|row| row.flow == *name && signal.is_none_or(|signal| row.signal == signal));
     let votes = votes.map(|row| (row.time_s, None, row.class == "unresponsive"));
     let choices = result.choices.iter().filter(|row| row.flow == *name);
-    let choices = choices.map(|row| (row.time_s, Some(row.queue == "responsive"), false));
+    let choices = choices.map(|row| (row.time_s, Some(row.queue != "standard"), false));
     let mut events: Vec<(f64, Option<bool>, bool)> = votes.chain(choices).collect();
     events.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (mut queue, mut judged) = (false, false);
@@ -107,8 +110,9 @@ fn rows(result: &RunResult) -> Vec<usize> {
 /// The timeline as an `<svg>` element.
 pub(super) fn svg(frame: &Frame, label: &str, result: &RunResult, colours: &FlowColours) -> String {
     let signal = match result.meta.scenario.main_signal() {
-        MainSignal::Ecn => "ecn",
-        MainSignal::Loss => "loss",
+        MainSignal::Ecn => Some("ecn"),
+        MainSignal::Loss => Some("loss"),
+        MainSignal::Both => None,
     };
     let rows = rows(result);
     let time = frame.time();
@@ -154,7 +158,7 @@ fn row_svg(
     svg: &mut String,
     result: &RunResult,
     flow: usize,
-    signal: &str,
+    signal: Option<&str>,
     top: f64,
     x: &dyn Fn(f64) -> f64,
     colours: &FlowColours,
@@ -195,7 +199,8 @@ fn row_svg(
         let votes = result
             .assessments
             .iter()
-            .filter(|row| row.flow == record.name && row.signal == signal && row.responsive == responsive);
+            .filter(|row| row.flow == record.name && row.responsive == responsive)
+            .filter(|row| signal.is_none_or(|signal| row.signal == signal));
         let mut places: Vec<i64> = votes.map(|row| (x(row.time_s) * 2.0).round() as i64).collect();
         places.dedup();
         if !places.is_empty() {

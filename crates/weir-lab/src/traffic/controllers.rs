@@ -1,7 +1,8 @@
 //! The congestion controllers that flows can ask for by name.
 //!
 //! TCP controllers are the kernel's (net/ipv4/tcp_*.c): whether this kernel has one is known only when a socket asks.
-//! QUIC controllers are noq's (noq-proto 1.4, src/congestion):
+//! QUIC has all of weir-cc's, as `weir-NAME` or, where noq has none of that name, by their plain name. noq's
+//! (noq-proto 1.4, src/congestion) keep theirs:
 //!
 //! - `cubic`: RFC 8312 with a few rules of RFC 9438. Beta 0.7 for a loss and for a CE mark alike, at most once per
 //!   round trip (for packets sent after the last reduction), undone when the loss proves spurious. No HyStart: slow
@@ -14,13 +15,16 @@
 //!   same way, but while probing and in Startup it has no effect. There is no response to the share of marks (BBRv3's
 //!   DCTCP-like rule).
 
+use std::fmt;
+
 use strsim::damerau_levenshtein;
 use thiserror::Error;
+use weir_cc::Entry;
 
 use super::Stack;
 
-/// Known pairs of stack and controller, TCP's first. TCP may know more: whatever the kernel has registered, eBPF
-/// included.
+/// Pairs of stack and controller of its own, TCP's first. TCP may know more: whatever the kernel has registered, eBPF
+/// included. QUIC has weir-cc's besides.
 pub const CONTROLLERS: &[(Stack, &str)] = &[
     (Stack::Tcp, "reno"),
     (Stack::Tcp, "cubic"),
@@ -35,21 +39,71 @@ pub const CONTROLLERS: &[(Stack, &str)] = &[
 /// Other names by which people ask for a controller.
 const ALIASES: &[(Stack, &str, &str)] = &[(Stack::Quic, "reno", "newreno"), (Stack::Quic, "bbr", "bbr3")];
 
+/// What asks for a controller of weir-cc over QUIC where noq has one of the same name.
+const PREFIX: &str = "weir-";
+
+/// A controller that a stack has.
+#[derive(Clone, Copy)]
+pub enum Named {
+    /// The stack's own, by its name in [`CONTROLLERS`].
+    Own(&'static str),
+    /// One of weir-cc's, over QUIC.
+    Catalogue(&'static Entry),
+}
+
+impl fmt::Display for Named {
+    /// Its full name, which no other controller of the stack has.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(name) => f.write_str(name),
+            Self::Catalogue(entry) if own(Stack::Quic, entry.name).is_some() => {
+                write!(f, "{PREFIX}{}", entry.name)
+            }
+            Self::Catalogue(entry) => f.write_str(entry.name),
+        }
+    }
+}
+
+/// The full names of all controllers that QUIC has, noq's first.
+pub fn quic_controllers() -> impl Iterator<Item = String> {
+    let noq =
+        CONTROLLERS.iter().filter(|(stack, _)| *stack == Stack::Quic).map(|(_, name)| (*name).to_owned());
+    noq.chain(weir_cc::catalog::ALL.iter().map(|entry| Named::Catalogue(entry).to_string()))
+}
+
+/// What weir-cc calls the controller of QUIC's that scenarios call `name`.
+pub fn catalogue_name(name: &str) -> &str {
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
 /// A controller that its stack does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{stack} has no congestion control '{name}'; did you mean '{nearest}'? known are {known}")]
 pub struct UnknownController {
     stack: &'static str,
     name: String,
-    nearest: &'static str,
+    nearest: String,
     known: String,
 }
 
 impl UnknownController {
     /// The error for `name`, with the nearest of `stack`'s known names.
     pub(super) fn new(stack: Stack, name: &str) -> Self {
-        let names = || CONTROLLERS.iter().filter(move |(of, _)| *of == stack).map(|(_, name)| *name);
+        let mut known: Vec<String> = match stack {
+            Stack::Quic => quic_controllers().collect(),
+            Stack::Tcp | Stack::Udp => CONTROLLERS
+                .iter()
+                .filter(|(of, _)| *of == stack)
+                .map(|(_, name)| (*name).to_owned())
+                .collect(),
+        };
+        known.dedup();
         let wanted = name.to_ascii_lowercase();
+        let nearest = known
+            .iter()
+            .filter(|known| *known != name)
+            .min_by_key(|known| damerau_levenshtein(known, &wanted))
+            .map_or_else(|| "none".to_owned(), Clone::clone);
         Self {
             stack: match stack {
                 Stack::Tcp => "this kernel's TCP",
@@ -57,28 +111,34 @@ impl UnknownController {
                 Stack::Udp => "UDP",
             },
             name: name.to_owned(),
-            nearest: names()
-                .filter(|known| *known != name)
-                .min_by_key(|known| damerau_levenshtein(known, &wanted))
-                .unwrap_or("none"),
-            known: names().collect::<Vec<_>>().join(", "),
+            nearest,
+            known: known.join(", "),
         }
     }
 }
 
-/// The name in [`CONTROLLERS`] that `name` stands for, aliases included (QUIC's `reno` is `newreno`, its `bbr` is
-/// `bbr3`).
-///
-/// # Errors
-/// [`UnknownController`], which names the nearest known controller.
-pub fn find_controller(stack: Stack, name: &str) -> Result<&'static str, UnknownController> {
+/// The stack's own controller of that name, aliases included.
+fn own(stack: Stack, name: &str) -> Option<&'static str> {
     let alias =
         ALIASES.iter().find(|(of, alias, _)| (*of, *alias) == (stack, name)).map(|(_, _, known)| *known);
     let wanted = alias.unwrap_or(name);
-    CONTROLLERS
-        .iter()
-        .find_map(|(of, known)| (*of == stack && *known == wanted).then_some(*known))
-        .ok_or_else(|| UnknownController::new(stack, name))
+    CONTROLLERS.iter().find_map(|(of, known)| (*of == stack && *known == wanted).then_some(*known))
+}
+
+/// The controller that `name` stands for, aliases included: QUIC's `reno` is noq's `newreno`, its `bbr` noq's `bbr3`, its
+/// `weir-cubic` and `copa` are weir-cc's `cubic` and `copa`.
+///
+/// # Errors
+/// [`UnknownController`], which names the nearest known controller.
+pub fn find_controller(stack: Stack, name: &str) -> Result<Named, UnknownController> {
+    if let Some(name) = own(stack, name) {
+        return Ok(Named::Own(name));
+    }
+    let unknown = || UnknownController::new(stack, name);
+    if stack != Stack::Quic {
+        return Err(unknown());
+    }
+    weir_cc::find(catalogue_name(name)).map(Named::Catalogue).map_err(|_| unknown())
 }
 
 /// Whether this kernel's TCP has `name` now; more than [`CONTROLLERS`] where others are registered, by eBPF for one.
@@ -89,16 +149,39 @@ pub fn kernel_has_controller(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Stack, find_controller};
+    use super::{Named, Stack, find_controller, quic_controllers};
 
     #[test]
     fn an_unknown_name_gets_the_nearest_known() {
-        assert_eq!(find_controller(Stack::Tcp, "cubic"), Ok("cubic"));
-        assert_eq!(find_controller(Stack::Quic, "bbr"), Ok("bbr3"));
-        let error = find_controller(Stack::Quic, "qubic").unwrap_err().to_string();
+        let found = |stack, name| find_controller(stack, name).map(|found| found.to_string());
+        assert_eq!(found(Stack::Tcp, "cubic").as_deref(), Ok("cubic"));
+        assert_eq!(found(Stack::Quic, "bbr").as_deref(), Ok("bbr3"));
+        let error = found(Stack::Quic, "qubic").unwrap_err().to_string();
         assert!(error.contains("did you mean 'cubic'"), "{error}");
-        let error = find_controller(Stack::Tcp, "newreno").unwrap_err().to_string();
+        assert!(error.contains("bbr3, weir-reno, weir-cubic, cubic-rfc9438"), "{error}");
+        let error = found(Stack::Tcp, "newreno").unwrap_err().to_string();
         assert!(error.contains("did you mean 'reno'"), "{error}");
-        assert!(find_controller(Stack::Udp, "cubic").is_err());
+        assert!(found(Stack::Udp, "cubic").is_err());
+    }
+
+    #[test]
+    fn over_quic_all_of_the_catalogue_can_be_named_beside_noqs() {
+        for (name, full) in [
+            ("cubic", "cubic"),
+            ("weir-cubic", "weir-cubic"),
+            ("weir-newreno", "weir-reno"),
+            ("weir-bbr", "bbr1"),
+            ("bbr1", "bbr1"),
+            ("weir-bbr3", "weir-bbr3"),
+            ("prague", "prague"),
+        ] {
+            let found = find_controller(Stack::Quic, name).unwrap();
+            assert_eq!(found.to_string(), full, "{name}");
+            assert_eq!(matches!(found, Named::Own(_)), name == "cubic", "{name}");
+        }
+        for name in quic_controllers() {
+            assert_eq!(find_controller(Stack::Quic, &name).unwrap().to_string(), name);
+        }
+        assert!(find_controller(Stack::Tcp, "weir-cubic").is_err());
     }
 }

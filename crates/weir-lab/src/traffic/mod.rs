@@ -24,12 +24,15 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use weir_core::{Bytes, Duration, Rate, Time};
+use weir_core::{Bytes, Duration, Rate, Seed, Time};
 
 use crate::host::{HostError, Namespace};
 use report::{ClientReport, ServerReport};
 
-pub use controllers::{CONTROLLERS, UnknownController, find_controller, kernel_has_controller};
+pub use controllers::{
+    CONTROLLERS, Named, UnknownController, catalogue_name, find_controller, kernel_has_controller,
+    quic_controllers,
+};
 pub use quic::MAX_DATAGRAM;
 pub use report::{FlowResult, SpinCount, UdpResult};
 pub use samples::{MAX_SAMPLES, RttSample};
@@ -102,8 +105,10 @@ pub struct TcpSpec {
 /// How a QUIC flow behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuicSpec {
-    /// `cubic`, `newreno` or `bbr3`, see [`CONTROLLERS`].
+    /// noq's `cubic`, `newreno` or `bbr3`, see [`CONTROLLERS`], or one of weir-cc's, see [`find_controller`].
     pub controller: String,
+    /// Where the controllers of weir-cc that make draws get them from, by the flow's name.
+    pub seed: Seed,
     /// Whether both ends spin (RFC 9000 section 17.4). If not, both send random spin bits, as that section advises.
     pub spin: bool,
     /// Whether the sender hands the kernel several datagrams at once (UDP GSO), which costs less CPU. The interface
@@ -121,6 +126,7 @@ impl QuicSpec {
     pub fn new(controller: &str) -> Self {
         Self {
             controller: controller.to_owned(),
+            seed: Seed::default(),
             spin: true,
             gso: true,
             datagram: MAX_DATAGRAM,
@@ -303,7 +309,7 @@ impl Flow {
             Traffic::Quic(quic) => {
                 let controller = find_controller(Stack::Quic, &quic.controller)
                     .map_err(|source| TrafficError::Controller { flow: spec.name.clone(), source })?;
-                (Stack::Quic, Some(controller.to_owned()), quic::start(&ends, quic, controller)?)
+                (Stack::Quic, Some(controller.to_string()), quic::start(&ends, quic, controller)?)
             }
             Traffic::Udp(udp) => (Stack::Udp, None, udp::start(&ends, udp)?),
         };

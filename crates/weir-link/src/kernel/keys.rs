@@ -54,6 +54,9 @@ impl LawKeys {
         }
         let params: Params = serde_json::from_value(self.0.clone().into())
             .map_err(|error: serde_json::Error| SetupError::value("law", &error))?;
+        if params.main_signal == MainSignal::Both {
+            return Err(SetupError::value("main_signal", &"both needs a third queue; give loss or ecn"));
+        }
         Ok(if self.0.contains_key("main_signal") { params } else { params.with_main_signal(main_signal) })
     }
 }

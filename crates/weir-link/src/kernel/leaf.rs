@@ -307,6 +307,10 @@ impl Leaf {
         let (value, least, sort) = match limit {
             Limit::Packets(packets) => (u64::from(packets), 1, "packets"),
             Limit::Bytes(bytes) => (bytes.0, FULL_PACKET, "bytes"),
+            Limit::Time(time) => match (rate.bytes_in(time).0, unit) {
+                (bytes, Unit::Bytes) => (bytes, FULL_PACKET, "bytes"),
+                (bytes, Unit::Packets) => (bytes / BDP_PACKET, 1, "packets"),
+            },
             Limit::Bdp(factor) => {
                 let bytes = (rate.bytes_in(rtt).0 as f64 * factor) as u64;
                 match unit {

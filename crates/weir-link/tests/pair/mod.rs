@@ -129,6 +129,7 @@ impl Pair {
             (Direction::Reverse, _) => 0,
             (_, QueueChoice::Responsive) => HTB_HANDLE | 1,
             (_, QueueChoice::Standard) => HTB_HANDLE | 2,
+            (_, QueueChoice::EcnResponsive) => unreachable!("no law here knows a third queue"),
         };
         assert_eq!(result.priority, class, "{parsed:?} {direction:?} at {time}: {outcome:?}");
         if let Some((end, assessment)) = outcome.ended {

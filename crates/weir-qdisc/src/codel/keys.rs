@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use weir_core::Duration;
 
 use super::{CeThreshold, Codel, CodelConfig, KernelVariant};
-use crate::config::{BuildContext, ConfigError, Keys, Word};
+use crate::config::{BuildContext, ConfigError, Keys, Word, join, write_unusual};
 use crate::limit::serde_as_words;
 use crate::{Limit, Qdisc};
 
@@ -86,17 +86,19 @@ impl CodelKeys {
     }
 }
 
+/// The words of the law, wherever it stands; `kernel` is another.
+pub(crate) const LAW_WORDS: [Word; 6] = [
+    Word::value("target", "5ms"),
+    Word::value("interval", "100ms"),
+    Word::flag("ecn"),
+    Word::no("noecn", "ecn"),
+    Word::value("ce_threshold", "1ms"),
+    Word::flag("ce_threshold_ect1"),
+];
+
 impl Keys for CodelKeys {
-    const WORDS: &'static [Word] = &[
-        Word::value("limit", "1000p"),
-        Word::value("target", "5ms"),
-        Word::value("interval", "100ms"),
-        Word::flag("ecn"),
-        Word::no("noecn", "ecn"),
-        Word::value("ce_threshold", "1ms"),
-        Word::flag("ce_threshold_ect1"),
-        Word::value("kernel", "7.2"),
-    ];
+    const WORDS: &'static [Word] =
+        &join::<1, 7, 8>([Word::value("limit", "1000p")], join(LAW_WORDS, [Word::value("kernel", "7.2")]));
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         Ok(Box::new(Codel::new(self.resolve(context)?)))
@@ -107,26 +109,22 @@ impl Keys for CodelKeys {
     }
 }
 
+impl CodelKeys {
+    /// Describes the threshold, if there is one.
+    pub(crate) fn describe_threshold(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(above) = self.ce_threshold else { return Ok(()) };
+        write!(f, " ce_threshold {above}{}", if self.ce_threshold_ect1 { " ect1" } else { "" })
+    }
+}
+
 impl fmt::Display for CodelKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usual = Self::default();
         write!(f, "codel {}/{}", self.target, self.interval)?;
-        if self.limit != usual.limit {
-            write!(f, " limit {}", self.limit)?;
-        }
-        if self.ecn {
-            f.write_str(" ecn")?;
-        }
-        if let Some(above) = self.ce_threshold {
-            write!(f, " ce_threshold {above}")?;
-            if self.ce_threshold_ect1 {
-                f.write_str(" ect1")?;
-            }
-        }
-        if self.kernel != usual.kernel {
-            write!(f, " kernel {}", self.kernel)?;
-        }
-        Ok(())
+        write_unusual(f, "limit", &self.limit, &usual.limit)?;
+        f.write_str(if self.ecn { " ecn" } else { "" })?;
+        self.describe_threshold(f)?;
+        write_unusual(f, "kernel", &self.kernel, &usual.kernel)
     }
 }
 

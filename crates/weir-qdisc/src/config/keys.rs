@@ -2,7 +2,7 @@
 //! the `Deserialize` of the type gives the names, types and defaults, and [`Keys::WORDS`] how a line of words maps to
 //! them.
 
-use std::fmt::{Debug, Display};
+use std::fmt::{self, Debug, Display};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -44,6 +44,31 @@ pub struct Word {
     pub(super) word: &'static str,
     pub(super) key: &'static str,
     pub(super) form: Form,
+}
+
+/// The words of two lists, for disciplines that share some.
+pub(crate) const fn join<const A: usize, const B: usize, const N: usize>(
+    first: [Word; A],
+    second: [Word; B],
+) -> [Word; N] {
+    assert!(A + B == N);
+    let mut all = [Word::flag(""); N];
+    let mut index = 0;
+    while index < N {
+        all[index] = if index < A { first[index] } else { second[index - A] };
+        index += 1;
+    }
+    all
+}
+
+/// Writes ` key value`, unless the value is the `usual` one.
+pub(crate) fn write_unusual<T: PartialEq + Display>(
+    f: &mut fmt::Formatter<'_>,
+    key: &str,
+    value: &T,
+    usual: &T,
+) -> fmt::Result {
+    if value == usual { Ok(()) } else { write!(f, " {key} {value}") }
 }
 
 /// What a word says of its key.

@@ -167,7 +167,10 @@ fn slips_are_answered_with_what_was_meant() {
         ("codel intervall 5ms", "'intervall' is not a word of codel; did you mean 'interval'?"),
         ("codel target", "'target' needs a value after it, such as 'target 5ms'"),
         ("codel target 5", "'target 5' is not a time such as 20us, 5ms or 1.5s: the unit is missing"),
-        ("codel limit 1000", "'limit 1000' is not a limit such as 1000p (packets), 64kb (bytes) or 0.5bdp"),
+        (
+            "codel limit 1000",
+            "'limit 1000' is not a limit such as 1000p (packets), 64kb (bytes), 20ms or 0.5bdp",
+        ),
         ("pi2 coupling two", "'coupling two' is not a whole number"),
         ("pi2 coupling 256", "coupling 256: invalid value: integer `256`, expected u8"),
         ("pie alpha x", "'alpha x' is not a number"),

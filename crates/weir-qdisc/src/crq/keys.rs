@@ -30,7 +30,11 @@ pub struct CrqKeys {
     pub standard: QdiscConfig,
     /// The responsive queue.
     pub responsive: QdiscConfig,
-    /// How the link is divided: `equal`, `strict` or weights `STANDARD:RESPONSIVE`.
+    /// The queue of flows that answer to marks; `None` to treat them as responsive if marks are the main signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn_responsive: Option<QdiscConfig>,
+    /// How the link is divided: `equal`, `strict` or weights `STANDARD:RESPONSIVE` or
+    /// `STANDARD:RESPONSIVE:ECN_RESPONSIVE`.
     pub sharing: Sharing,
     /// Whether unused shares are lent: `hard` (no) or `shared`.
     pub split: SplitKind,
@@ -45,6 +49,7 @@ impl Default for CrqKeys {
         Self {
             standard: QdiscConfig::Bfifo(BfifoConfig::default()),
             responsive: QdiscConfig::Codel(CodelKeys { limit: Limit::Bdp(1.0), ..CodelKeys::default() }),
+            ecn_responsive: None,
             sharing: Sharing::default(),
             split: SplitKind::default(),
             burst: Limit::Packets(2),
@@ -54,19 +59,20 @@ impl Default for CrqKeys {
 }
 
 impl CrqKeys {
-    /// Builds the dual queue as its own type, with [`Crq::counters`] in reach. Each child is built for its own share
-    /// of the rate, or for the whole rate with strict priority.
+    /// How many queues there are.
+    pub const fn queues(&self) -> usize {
+        if self.ecn_responsive.is_some() { 3 } else { 2 }
+    }
+
+    /// Builds the queues as their own type, with [`Crq::counters`] in reach. Each child is built for its own share of
+    /// the rate, or for the whole rate with strict priority.
     ///
     /// # Errors
     ///
-    /// As [`QdiscConfig::build`] for the children, and: a child of several queues (`crq`), a weight of zero, strict
-    /// priority with a hard split, a burst below one packet or in BDP.
+    /// As [`QdiscConfig::build`] for the children, and: a child of several queues (`crq`), a weight of zero or of no
+    /// queue, strict priority with a hard split, a burst below one packet or in BDP, an ECN-responsive queue beside a
+    /// standard one without marks.
     pub fn build(&self, context: &BuildContext) -> Result<Crq, ConfigError> {
-        if let Sharing::Weighted { standard, responsive } = self.sharing
-            && (standard == 0 || responsive == 0)
-        {
-            return Err(ConfigError::ZeroWeight { standard, responsive });
-        }
         let split = match self.split {
             SplitKind::Shared => Split::Shared,
             SplitKind::Hard => {
@@ -78,18 +84,28 @@ impl CrqKeys {
                 return Err(ConfigError::NestedQueues { key });
             }
             let own = BuildContext {
-                rate: self.sharing.rate_of(queue, context.rate),
+                rate: self.sharing.rate_of(queue, self.queues(), context.rate)?,
                 // Two children of one kind must not draw the same numbers.
                 seed: Seed { seed: context.seed.stream(key).next_u64(), ..context.seed },
                 ..*context
             };
             config.build(&own).map_err(|error| ConfigError::Child { key, error: Box::new(error) })
         };
-        Crq::new(
-            CrqConfig { sharing: self.sharing, split, switching: self.switching },
-            child(&self.standard, QueueChoice::Standard, "standard")?,
-            child(&self.responsive, QueueChoice::Responsive, "responsive")?,
-        )
+        let config = CrqConfig { sharing: self.sharing, split, switching: self.switching };
+        let standard = child(&self.standard, QueueChoice::Standard, "standard")?;
+        let responsive = child(&self.responsive, QueueChoice::Responsive, "responsive")?;
+        let Some(ecn_responsive) = &self.ecn_responsive else {
+            return Crq::new(config, standard, responsive);
+        };
+        for (queue, key) in [(&self.standard, "standard"), (ecn_responsive, "ecn_responsive")] {
+            if !queue.marks() {
+                let reason = "with ecn_responsive, this queue must mark, such as codel ecn: only so flows are found, and \
+                              found again, to answer to marks";
+                return Err(ConfigError::refused(key, reason));
+            }
+        }
+        let ecn_responsive = child(ecn_responsive, QueueChoice::EcnResponsive, "ecn_responsive")?;
+        Crq::with_ecn_responsive(config, standard, responsive, ecn_responsive)
     }
 
     /// What a queue of a hard split may send at once after a pause, in wire bytes on a given link.
@@ -101,7 +117,7 @@ impl CrqKeys {
         let bytes = match self.burst {
             Limit::Packets(packets) => u64::from(packets) * u64::from(context.mtu),
             Limit::Bytes(Bytes(bytes)) => bytes,
-            Limit::Bdp(_) => {
+            Limit::Bdp(_) | Limit::Time(_) => {
                 let reason = format!("give packets such as 2p or bytes such as 3kb, not {}", self.burst);
                 return Err(ConfigError::refused("burst", reason));
             }
@@ -117,6 +133,7 @@ impl Keys for CrqKeys {
     const WORDS: &'static [Word] = &[
         Word::section("standard", "codel ecn"),
         Word::section("responsive", "codel ecn"),
+        Word::section("ecn_responsive", "codel ecn"),
         Word::value("sharing", "equal"),
         Word::value("split", "shared"),
         Word::value("burst", "2p"),
@@ -128,19 +145,23 @@ impl Keys for CrqKeys {
     }
 
     fn marks(&self) -> bool {
-        self.standard.marks() && self.responsive.marks()
+        [&self.standard, &self.responsive].into_iter().chain(&self.ecn_responsive).all(QdiscConfig::marks)
     }
 
     fn queue_names(&self) -> &'static [&'static str] {
-        &["standard", "responsive"]
+        &["standard", "responsive", "ecn-responsive"][..self.queues()]
     }
 }
 
 impl fmt::Display for CrqKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "crq(standard {}, responsive {}, ", self.standard, self.responsive)?;
+        if let Some(queue) = &self.ecn_responsive {
+            write!(f, "ecn-responsive {queue}, ")?;
+        }
         match self.sharing {
             Sharing::StrictPriority => f.write_str("strict priority")?,
+            Sharing::Equal if self.queues() > 2 => write!(f, "split {} equal", self.split)?,
             Sharing::Equal => write!(f, "split {} 50:50", self.split)?,
             Sharing::Weighted { .. } => write!(f, "split {} {}", self.split, self.sharing)?,
         }
@@ -161,17 +182,21 @@ impl FromStr for Sharing {
         match text {
             "equal" => Ok(Self::Equal),
             "strict" => Ok(Self::StrictPriority),
-            _ => text
-                .split_once(':')
-                .and_then(|(standard, responsive)| {
-                    Some(Self::Weighted {
-                        standard: standard.parse().ok()?,
-                        responsive: responsive.parse().ok()?,
-                    })
-                })
-                .ok_or_else(|| {
-                    ConfigError::value(text, "'equal', 'strict' or weights STANDARD:RESPONSIVE such as 30:70")
-                }),
+            _ => {
+                let weights: Option<Vec<u32>> = text.split(':').map(|weight| weight.parse().ok()).collect();
+                match weights.as_deref() {
+                    Some(&[standard, responsive]) => {
+                        Ok(Self::Weighted { standard, responsive, ecn_responsive: 0 })
+                    }
+                    Some(&[standard, responsive, ecn_responsive]) => {
+                        Ok(Self::Weighted { standard, responsive, ecn_responsive })
+                    }
+                    _ => Err(ConfigError::value(
+                        text,
+                        "'equal', 'strict' or weights STANDARD:RESPONSIVE such as 30:70, with ecn_responsive three",
+                    )),
+                }
+            }
         }
     }
 }
@@ -180,7 +205,12 @@ impl fmt::Display for Sharing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Equal => f.write_str("equal"),
-            Self::Weighted { standard, responsive } => write!(f, "{standard}:{responsive}"),
+            Self::Weighted { standard, responsive, ecn_responsive: 0 } => {
+                write!(f, "{standard}:{responsive}")
+            }
+            Self::Weighted { standard, responsive, ecn_responsive } => {
+                write!(f, "{standard}:{responsive}:{ecn_responsive}")
+            }
             Self::StrictPriority => f.write_str("strict"),
         }
     }

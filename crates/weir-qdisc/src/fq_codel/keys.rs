@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use weir_core::{Bytes, Duration};
 
 use super::{FqCodel, FqCodelConfig, MIN_QUANTUM};
-use crate::config::{BuildContext, CodelKeys, ConfigError, Keys, Word};
+use crate::codel::LAW_WORDS;
+use crate::config::{BuildContext, CodelKeys, ConfigError, Keys, Word, join, write_unusual};
 use crate::flow_hash::checked_flows;
 use crate::{KernelVariant, Limit, Qdisc};
 
@@ -60,13 +61,9 @@ impl Default for FqCodelKeys {
 }
 
 impl FqCodelKeys {
-    /// The parameters on a given link.
-    ///
-    /// # Errors
-    ///
-    /// As [`QdiscConfig::build`](crate::QdiscConfig::build).
-    pub fn resolve(&self, context: &BuildContext) -> Result<FqCodelConfig, ConfigError> {
-        let codel = CodelKeys {
+    /// Those of each flow's CoDel, whose own limit is never met.
+    fn codel(&self) -> CodelKeys {
+        CodelKeys {
             target: self.target,
             interval: self.interval,
             limit: Limit::Packets(1),
@@ -75,7 +72,15 @@ impl FqCodelKeys {
             ce_threshold_ect1: self.ce_threshold_ect1,
             kernel: self.kernel,
         }
-        .resolve(context)?;
+    }
+
+    /// The parameters on a given link.
+    ///
+    /// # Errors
+    ///
+    /// As [`QdiscConfig::build`](crate::QdiscConfig::build).
+    pub fn resolve(&self, context: &BuildContext) -> Result<FqCodelConfig, ConfigError> {
+        let codel = self.codel().resolve(context)?;
         if self.drop_batch == 0 {
             return Err(ConfigError::refused("drop_batch", "0 packets make no room; give at least 1"));
         }
@@ -102,20 +107,17 @@ impl FqCodelKeys {
 }
 
 impl Keys for FqCodelKeys {
-    const WORDS: &'static [Word] = &[
-        Word::value("limit", "10240p"),
-        Word::value("flows", "1024"),
-        Word::value("quantum", "1514b"),
-        Word::value("target", "5ms"),
-        Word::value("interval", "100ms"),
-        Word::flag("ecn"),
-        Word::no("noecn", "ecn"),
-        Word::value("ce_threshold", "1ms"),
-        Word::flag("ce_threshold_ect1"),
-        Word::value("memory_limit", "32mb"),
-        Word::value("drop_batch", "64"),
-        Word::value("kernel", "7.2"),
-    ];
+    const WORDS: &'static [Word] = &join::<3, 9, 12>(
+        [Word::value("limit", "10240p"), Word::value("flows", "1024"), Word::value("quantum", "1514b")],
+        join(
+            LAW_WORDS,
+            [
+                Word::value("memory_limit", "32mb"),
+                Word::value("drop_batch", "64"),
+                Word::value("kernel", "7.2"),
+            ],
+        ),
+    );
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         Ok(Box::new(FqCodel::new(self.resolve(context)?, context.seed.stream("fq_codel"))))
@@ -130,33 +132,15 @@ impl fmt::Display for FqCodelKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usual = Self::default();
         write!(f, "fq_codel {}/{}", self.target, self.interval)?;
-        if self.limit != usual.limit {
-            write!(f, " limit {}", self.limit)?;
-        }
-        if self.flows != usual.flows {
-            write!(f, " flows {}", self.flows)?;
-        }
+        write_unusual(f, "limit", &self.limit, &usual.limit)?;
+        write_unusual(f, "flows", &self.flows, &usual.flows)?;
         if let Some(quantum) = self.quantum {
             write!(f, " quantum {quantum}")?;
         }
-        if !self.ecn {
-            f.write_str(" noecn")?;
-        }
-        if let Some(above) = self.ce_threshold {
-            write!(f, " ce_threshold {above}")?;
-            if self.ce_threshold_ect1 {
-                f.write_str(" ect1")?;
-            }
-        }
-        if self.memory_limit != usual.memory_limit {
-            write!(f, " memory_limit {}", self.memory_limit)?;
-        }
-        if self.drop_batch != usual.drop_batch {
-            write!(f, " drop_batch {}", self.drop_batch)?;
-        }
-        if self.kernel != usual.kernel {
-            write!(f, " kernel {}", self.kernel)?;
-        }
-        Ok(())
+        f.write_str(if self.ecn { "" } else { " noecn" })?;
+        self.codel().describe_threshold(f)?;
+        write_unusual(f, "memory_limit", &self.memory_limit, &usual.memory_limit)?;
+        write_unusual(f, "drop_batch", &self.drop_batch, &usual.drop_batch)?;
+        write_unusual(f, "kernel", &self.kernel, &usual.kernel)
     }
 }

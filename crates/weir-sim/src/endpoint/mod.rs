@@ -6,7 +6,6 @@ mod frame;
 mod notes;
 mod options;
 mod receiver;
-mod rtt;
 mod sender;
 mod sent;
 mod stream;

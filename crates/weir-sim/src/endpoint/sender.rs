@@ -12,12 +12,11 @@
 
 use std::collections::VecDeque;
 
-use weir_cc::{Ack, Controller, Count, EcnUse, LossSample, RateSample, Sent};
+use weir_cc::{Ack, Controller, Count, Delivery, EcnUse, LossSample, Rtt, Sent};
 use weir_core::{Duration, Ecn, Time};
 
 use super::frame::{AckFrame, Data};
 use super::receiver::Feedback;
-use super::rtt::Rtt;
 use super::sent::{Fate, SentPacket, SentPackets};
 use super::writes::Writes;
 
@@ -79,16 +78,10 @@ pub(crate) struct Sender {
     doubted: u64,
     in_flight: u64,
     pub(crate) rtt: Rtt,
-    pub(crate) delivered: u64,
-    pub(crate) delivered_bytes: u64,
-    delivered_ce: u64,
-    delivered_time: Time,
-    first_sent: Time,
-    pub(crate) lost: u64,
+    pub(crate) delivery: Delivery,
     pub(crate) echoes: u64,
     /// The window bounds what is sent until this number is acknowledged.
     limited_until: u64,
-    app_limited_until: u64,
     ack_index: Option<u32>,
     ce_seen: u64,
     reduced: bool,
@@ -117,16 +110,10 @@ impl Sender {
             newest: None,
             doubted: 0,
             in_flight: 0,
-            rtt: Rtt::new(),
-            delivered: 0,
-            delivered_bytes: 0,
-            delivered_ce: 0,
-            delivered_time: Time::ZERO,
-            first_sent: Time::ZERO,
-            lost: 0,
+            rtt: Rtt::default(),
+            delivery: Delivery::default(),
             echoes: 0,
             limited_until: 0,
-            app_limited_until: 0,
             ack_index: None,
             ce_seen: 0,
             reduced: false,
@@ -148,11 +135,9 @@ impl Sender {
         self.writes = old.writes;
         self.sent = SentPackets::from(end);
         (self.next, self.una) = (old.next, old.next);
-        (self.limited_until, self.app_limited_until) = (end, end);
-        (self.delivered, self.delivered_bytes, self.delivered_ce) =
-            (old.delivered, old.delivered_bytes, old.delivered_ce);
-        (self.lost, self.echoes, self.ce_seen, self.ack_index) =
-            (old.lost, old.echoes, old.ce_seen, old.ack_index);
+        self.limited_until = end;
+        self.delivery = old.delivery.begin_anew();
+        (self.echoes, self.ce_seen, self.ack_index) = (old.echoes, old.ce_seen, old.ack_index);
     }
 
     /// Whether all that was written has been acknowledged.
@@ -186,7 +171,7 @@ impl Sender {
             None => {
                 // Nothing to send: rates measured from now on are the application's.
                 if self.in_flight + u64::from(self.config.mss) <= self.controller.window() {
-                    self.app_limited_until = self.sent.end();
+                    self.delivery.limit_by_application(self.in_flight.div_ceil(u64::from(self.config.mss)));
                 }
                 return self.probe_old(now);
             }
@@ -249,26 +234,10 @@ impl Sender {
     }
 
     fn transmit(&mut self, now: Time, sequence: u64, bytes: u32, again: bool) -> Outgoing {
-        if self.in_flight == 0 {
-            self.first_sent = now;
-            self.delivered_time = now;
-        }
         let restarts = self.in_flight == 0;
         self.in_flight += u64::from(bytes);
-        let number = self.sent.push(SentPacket {
-            sequence,
-            time: now,
-            bytes,
-            fate: Fate::Flying,
-            app_limited: self.sent.end() < self.app_limited_until,
-            delivered: self.delivered,
-            delivered_bytes: self.delivered_bytes,
-            delivered_ce: self.delivered_ce,
-            delivered_time: self.delivered_time,
-            first_sent: self.first_sent,
-            lost: self.lost,
-            in_flight: self.in_flight,
-        });
+        let stamp = self.delivery.send(now, self.in_flight, restarts);
+        let number = self.sent.push(SentPacket { sequence, bytes, fate: Fate::Flying, stamp });
         self.must_probe = self.must_probe.saturating_sub(1);
         self.controller.on_sent(&Sent { now, bytes, in_flight: self.in_flight, restarts });
         self.arm_probe(now);
@@ -338,9 +307,8 @@ impl Sender {
         self.una = self.una.max(frame.next);
         self.writes.acknowledged(self.una);
         self.spin = frame.spin;
-        self.delivered += u64::from(ack.delivered.packets);
-        self.delivered_bytes += ack.delivered.bytes;
         self.read_marks(frame, &mut ack);
+        self.delivery.deliver(ack.delivered, ack.ce.packets);
         if let Some((number, packet)) = newest.and_then(|number| Some((number, *self.sent.get(number)?))) {
             if self.newest.is_none_or(|newest| number > newest) {
                 self.newest = Some(number);
@@ -348,15 +316,13 @@ impl Sender {
                     Recovery::Quic => frame.delay,
                     Recovery::Tcp => Duration::ZERO,
                 };
-                let rtt = now.since(packet.time) - delay;
+                let rtt = now.since(packet.stamp.sent) - delay;
                 self.rtt.sample(rtt);
                 ack.rtt = Some(rtt);
             }
-            ack.delivered_sent = packet.time;
+            ack.delivered_sent = packet.stamp.sent;
             self.probes = 0;
-            ack.rate = self.rate(now, &packet);
-            self.delivered_time = now;
-            self.first_sent = packet.time;
+            ack.rate = self.delivery.sample(now, &packet.stamp, self.rtt.shortest);
             ack.window_limited = number < self.limited_until;
         }
         self.find_losses(now, &mut ack);
@@ -399,14 +365,14 @@ impl Sender {
         ack.in_flight = self.in_flight;
         ack.una = self.una;
         ack.next = self.next;
-        ack.total_delivered = self.delivered;
-        ack.total_lost = self.lost;
+        ack.total_delivered = self.delivery.delivered();
+        ack.total_lost = self.delivery.lost();
         ack.app_limited = self.next >= self.writes.end() && self.again.is_empty();
         self.controller.on_ack(ack);
         let keep = self.rtt.smoothed;
         // What was declared lost long ago will not come any more.
         let now = ack.now;
-        self.sent.trim(|packet| now.since(packet.time).as_nanos() < 3 * keep.as_nanos());
+        self.sent.trim(|packet| now.since(packet.stamp.sent).as_nanos() < 3 * keep.as_nanos());
     }
 
     fn read_marks(&mut self, frame: &AckFrame, ack: &mut Ack) {
@@ -431,27 +397,6 @@ impl Sender {
             }
         }
         self.echoes += u64::from(ack.ce.packets);
-        self.delivered_ce += u64::from(ack.ce.packets);
-    }
-
-    fn rate(&self, now: Time, packet: &SentPacket) -> Option<RateSample> {
-        let interval = packet.time.since(packet.first_sent).max(now.since(packet.delivered_time));
-        // Shorter than the path: the sample measures a burst of acknowledgements.
-        if interval < self.rtt.shortest || interval == Duration::ZERO {
-            return None;
-        }
-        Some(RateSample {
-            delivered: Count {
-                packets: (self.delivered - packet.delivered) as u32,
-                bytes: self.delivered_bytes - packet.delivered_bytes,
-            },
-            interval,
-            prior_delivered: packet.delivered,
-            delivered_ce: (self.delivered_ce - packet.delivered_ce) as u32,
-            lost: (self.lost - packet.lost) as u32,
-            in_flight_at_send: packet.in_flight,
-            app_limited: packet.app_limited,
-        })
     }
 
     /// Declares lost what the newest acknowledged packet has overtaken by too much.
@@ -474,7 +419,7 @@ impl Sender {
             if packet.fate != Fate::Flying {
                 continue;
             }
-            let due = packet.time + window;
+            let due = packet.stamp.sent + window;
             if newest - number < OVERTAKEN && due > now {
                 self.loss_due = self.loss_due.min(due);
                 oldest.get_or_insert(number);
@@ -482,22 +427,17 @@ impl Sender {
             }
             packet.fate = Fate::Lost;
             let packet = *packet;
-            self.lose(packet.bytes, packet.sequence, &mut ack.lost);
             // Numbers go up with the time of sending: the last one found is the last one sent.
-            ack.lost_sent = packet.time;
-            ack.loss = Some(LossSample {
-                in_flight_at_send: packet.in_flight,
-                lost: (self.lost - packet.lost) as u32,
-                app_limited: packet.app_limited,
-            });
+            ack.lost_sent = packet.stamp.sent;
+            ack.loss = Some(self.lose(&packet));
+            ack.lost.add(packet.bytes);
         }
         self.doubted = oldest.unwrap_or(newest);
     }
 
-    fn lose(&mut self, bytes: u32, sequence: u64, lost: &mut Count) {
-        lost.add(bytes);
-        self.in_flight -= u64::from(bytes);
-        self.lost += 1;
+    fn lose(&mut self, packet: &SentPacket) -> LossSample {
+        self.in_flight -= u64::from(packet.bytes);
+        let sequence = packet.sequence;
         if sequence >= self.una {
             // The oldest first. A packet that was lost again is older than what was lost behind it.
             let place = if self.again.back().is_none_or(|last| *last < sequence) {
@@ -507,6 +447,7 @@ impl Sender {
             };
             self.again.insert(place, sequence);
         }
+        self.delivery.lose(&packet.stamp)
     }
 
     /// A timer of [`timer`](Self::timer) has come.
@@ -544,13 +485,12 @@ impl Sender {
 
     fn lose_everything(&mut self, now: Time) {
         let in_flight = self.in_flight;
-        let mut lost = Count::default();
         for number in self.sent.first()..self.sent.end() {
             let Some(packet) = self.sent.get_mut(number) else { continue };
             if packet.fate == Fate::Flying {
                 packet.fate = Fate::Lost;
-                let (bytes, sequence) = (packet.bytes, packet.sequence);
-                self.lose(bytes, sequence, &mut lost);
+                let packet = *packet;
+                self.lose(&packet);
             }
         }
         self.loss_due = Time::MAX;

@@ -1,6 +1,6 @@
 //! Packets that were sent and may still be acknowledged.
 
-use weir_core::Time;
+use weir_cc::Stamp;
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,23 +11,13 @@ pub(crate) enum Fate {
     Lost,
 }
 
-/// One packet, with what delivery rate estimation needs to know of the moment it was sent
-/// (draft-cheng-iccrg-delivery-rate-estimation section 3.2).
+/// One packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentPacket {
     pub(crate) sequence: u64,
-    pub(crate) time: Time,
     pub(crate) bytes: u32,
     pub(crate) fate: Fate,
-    pub(crate) app_limited: bool,
-    /// Packets, and payload bytes, delivered so far.
-    pub(crate) delivered: u64,
-    pub(crate) delivered_bytes: u64,
-    pub(crate) delivered_ce: u64,
-    pub(crate) delivered_time: Time,
-    pub(crate) first_sent: Time,
-    pub(crate) lost: u64,
-    pub(crate) in_flight: u64,
+    pub(crate) stamp: Stamp,
 }
 
 /// Room for packets that a line begins with.
@@ -133,25 +123,14 @@ impl SentPackets {
 
 #[cfg(test)]
 mod tests {
+    use weir_cc::Delivery;
     use weir_core::Time;
 
     use super::{Fate, SentPacket, SentPackets};
 
     fn packet(sequence: u64) -> SentPacket {
-        SentPacket {
-            sequence,
-            time: Time::from_nanos(sequence),
-            bytes: 1,
-            fate: Fate::Flying,
-            app_limited: false,
-            delivered: 0,
-            delivered_bytes: 0,
-            delivered_ce: 0,
-            delivered_time: Time::ZERO,
-            first_sent: Time::ZERO,
-            lost: 0,
-            in_flight: 0,
-        }
+        let stamp = Delivery::default().send(Time::from_nanos(sequence), 1, true);
+        SentPacket { sequence, bytes: 1, fate: Fate::Flying, stamp }
     }
 
     #[test]
@@ -175,7 +154,7 @@ mod tests {
         for number in line.first()..line.end() {
             line.get_mut(number).unwrap().fate = Fate::Lost;
         }
-        line.trim(|packet| packet.time > Time::from_nanos(9_000));
+        line.trim(|packet| packet.stamp.sent > Time::from_nanos(9_000));
         assert_eq!(line.get(line.first()).map(|packet| packet.sequence), Some(9_001));
         line.fit();
         assert_eq!(line.slots.len(), 1024);

@@ -102,6 +102,7 @@ impl<O: Observer> Network<O> {
         self.next_id += 1;
         let flow = &mut self.flows[index as usize];
         flow.report.sent += u64::from(packet.segments);
+        packet.hosts = flow.hosts;
         if flow.loss > 0.0 && flow.random.unit() < flow.loss {
             return;
         }
@@ -176,8 +177,8 @@ impl<O: Observer> Network<O> {
             time: self.now,
             rtt: sender.rtt.smoothed,
             window: sender.controller.window(),
-            delivered: sender.delivered_bytes,
-            lost: sender.lost,
+            delivered: sender.delivery.delivered_bytes(),
+            lost: sender.delivery.lost(),
             marked: sender.echoes,
         });
     }

@@ -196,8 +196,8 @@ fn flow(instance: &Instance, flow: &LiveFlow, now: Time) -> Flow {
         loss_verdict,
         ecn_verdict,
         queue: match flow.choice {
-            QueueChoice::Responsive => QueueName::Responsive,
             QueueChoice::Standard => QueueName::Standard,
+            QueueChoice::Responsive | QueueChoice::EcnResponsive => QueueName::Responsive,
         },
         cycles: flow.cycles,
         rtt_ms: flow.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration as StdDuration;
 
-use noq::congestion::{Bbr3Config, ControllerFactory, CubicConfig, NewRenoConfig};
+use noq::congestion::ControllerFactory;
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use noq::rustls::{self, RootCertStore};
+use noq::udp::EcnCodepoint;
 use noq::{
     ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, PathId, Runtime, ServerConfig,
     TokioRuntime, TransportConfig, VarInt,
 };
 use weir_core::{Duration, Time};
 
+use super::marks::{Counted, Marks};
 use super::{IDLE_TIMEOUT, KEEP_ALIVE, Outgoing, QuicSpec, SPINNING_SEED, Wire, window};
 use crate::traffic::report::{ClientReport, ServerReport};
 use crate::traffic::samples::{RttSample, Sampler};
@@ -34,14 +36,11 @@ const GOODBYE: StdDuration = StdDuration::from_secs(2);
 
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// How both ends' transport behaves.
-pub(super) fn transport(spec: &QuicSpec, controller: &str) -> Result<TransportConfig, String> {
-    let factory: Arc<dyn ControllerFactory + Send + Sync> = match controller {
-        "cubic" => Arc::new(CubicConfig::default()),
-        "newreno" => Arc::new(NewRenoConfig::default()),
-        "bbr3" => Arc::new(Bbr3Config::default()),
-        other => return Err(format!("QUIC has no congestion control '{other}'")),
-    };
+/// How an end's transport behaves, with controllers from `factory`.
+pub(super) fn transport(
+    spec: &QuicSpec,
+    factory: Arc<dyn ControllerFactory + Send + Sync>,
+) -> Result<TransportConfig, String> {
     let window = window(spec.window);
     let receive = VarInt::from_u64(window).map_err(|error| error.to_string())?;
     let mut config = TransportConfig::default();
@@ -74,7 +73,7 @@ impl Identity {
         Ok(Self { certificate, key: PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()) })
     }
 
-    pub(super) fn server(&self, transport: &Arc<TransportConfig>) -> Result<ServerConfig, String> {
+    pub(super) fn server(&self, transport: TransportConfig, marks: Marks) -> Result<ServerConfig, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let key = self.key.clone_key().into();
         let mut tls = rustls::ServerConfig::builder_with_provider(provider)
@@ -83,12 +82,12 @@ impl Identity {
             .map_err(|error| error.to_string())?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
         let crypto = QuicServerConfig::try_from(tls).map_err(|error| error.to_string())?;
-        let mut config = ServerConfig::with_crypto(Arc::new(crypto));
-        config.transport_config(Arc::clone(transport));
+        let mut config = ServerConfig::with_crypto(Arc::new(Counted { inner: Arc::new(crypto), marks }));
+        config.transport_config(Arc::new(transport));
         Ok(config)
     }
 
-    pub(super) fn client(&self, transport: &Arc<TransportConfig>) -> Result<ClientConfig, String> {
+    pub(super) fn client(&self, transport: TransportConfig) -> Result<ClientConfig, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).map_err(|error| error.to_string())?;
@@ -100,7 +99,7 @@ impl Identity {
         tls.alpn_protocols = vec![ALPN.to_vec()];
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| error.to_string())?;
         let mut config = ClientConfig::new(Arc::new(crypto));
-        config.transport_config(Arc::clone(transport));
+        config.transport_config(Arc::new(transport));
         Ok(config)
     }
 }
@@ -117,7 +116,7 @@ pub(super) fn open(
     socket: UdpSocket,
     server: Option<ServerConfig>,
     seed: [u8; 32],
-    ecn: bool,
+    ecn: Option<EcnCodepoint>,
     outgoing: &Arc<Outgoing>,
 ) -> io::Result<Endpoint> {
     let inner = TokioRuntime.wrap_udp_socket(socket)?;
@@ -153,7 +152,7 @@ async fn leave(endpoint: &Endpoint, control: &Control) {
 pub(super) struct Server {
     pub(super) control: Control,
     pub(super) config: ServerConfig,
-    pub(super) ecn: bool,
+    pub(super) ecn: Option<EcnCodepoint>,
 }
 
 impl Server {
@@ -260,7 +259,7 @@ fn whole(error: impl std::error::Error) -> String {
 pub(super) struct Client {
     pub(super) control: Control,
     pub(super) config: ClientConfig,
-    pub(super) ecn: bool,
+    pub(super) ecn: Option<EcnCodepoint>,
     pub(super) server: SocketAddr,
     pub(super) start: Time,
     pub(super) amount: Amount,

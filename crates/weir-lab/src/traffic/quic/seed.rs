@@ -3,9 +3,11 @@
 use std::net::UdpSocket;
 use std::sync::Arc;
 
+use noq::congestion::CubicConfig;
 use noq::{Connection, VarInt};
 
 use super::endpoint::{self, Identity, NAME, open, run};
+use super::marks::Marks;
 use super::{Outgoing, QuicSpec, SPINNING_SEED};
 
 /// Connections of one endpoint that have to spin: the first, and those after handshakes that timed out.
@@ -34,14 +36,15 @@ async fn echo(connection: Connection) {
 /// Whether, with `seed` on both ends, each of the first connections spins at both.
 fn spins(seed: [u8; 32]) -> bool {
     let identity = Identity::new().unwrap();
-    let transport = Arc::new(endpoint::transport(&QuicSpec::new("cubic"), "cubic").unwrap());
+    let transport =
+        || endpoint::transport(&QuicSpec::new("cubic"), Arc::new(CubicConfig::default())).unwrap();
     let (server_config, client_config) =
-        (identity.server(&transport).unwrap(), identity.client(&transport).unwrap());
+        (identity.server(transport(), Marks::default()).unwrap(), identity.client(transport()).unwrap());
     let outgoing = [(); 2].map(|()| Arc::new(Outgoing::default()));
     let bind = || UdpSocket::bind("127.0.0.1:0").unwrap();
     run(async {
-        let server = open(bind(), Some(server_config), seed, false, &outgoing[0]).unwrap();
-        let client = open(bind(), None, seed, false, &outgoing[1]).unwrap();
+        let server = open(bind(), Some(server_config), seed, None, &outgoing[0]).unwrap();
+        let client = open(bind(), None, seed, None, &outgoing[1]).unwrap();
         let address = server.local_addr().unwrap();
         tokio::spawn(async move {
             while let Some(incoming) = server.accept().await {

@@ -1,4 +1,6 @@
-//! A UDP socket for noq that can leave out ECN and that watches the spin bit of what it sends.
+//! A UDP socket for noq that sends the codepoint of the flow, be it none, and that watches the spin bit of what it sends.
+//! noq knows ECT(0) alone and gives ECN up when the receiver counts others; so ECT(1) is what ECT(0) becomes on its way out,
+//! and becomes ECT(0) again on its way in.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -8,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use noq::udp::{RecvMeta, Transmit};
+use noq::udp::{EcnCodepoint, RecvMeta, Transmit};
 use noq::{AsyncUdpSocket, UdpSender};
 
 use crate::traffic::SpinCount;
@@ -47,11 +49,12 @@ impl Outgoing {
     }
 }
 
-/// noq's own socket with ECN perhaps taken away.
+/// noq's own socket with another codepoint.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) inner: Box<dyn AsyncUdpSocket>,
-    pub(super) ecn: bool,
+    /// What is sent for ECT(0); `None` to send Not-ECT.
+    pub(super) ecn: Option<EcnCodepoint>,
     pub(super) outgoing: Arc<Outgoing>,
 }
 
@@ -70,7 +73,15 @@ impl AsyncUdpSocket for Wire {
         bufs: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
-        self.inner.poll_recv(cx, bufs, meta)
+        let result = self.inner.poll_recv(cx, bufs, meta);
+        if let Poll::Ready(Ok(count)) = result {
+            for datagrams in &mut meta[..count] {
+                if datagrams.ecn == Some(EcnCodepoint::Ect1) {
+                    datagrams.ecn = Some(EcnCodepoint::Ect0);
+                }
+            }
+        }
+        result
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -89,7 +100,7 @@ impl AsyncUdpSocket for Wire {
 #[derive(Debug)]
 struct WireSender {
     inner: Pin<Box<dyn UdpSender>>,
-    ecn: bool,
+    ecn: Option<EcnCodepoint>,
     outgoing: Arc<Outgoing>,
 }
 
@@ -101,7 +112,7 @@ impl UdpSender for WireSender {
     ) -> Poll<io::Result<()>> {
         let outgoing = Transmit {
             destination: transmit.destination,
-            ecn: transmit.ecn.filter(|_| self.ecn),
+            ecn: transmit.ecn.and(self.ecn),
             contents: transmit.contents,
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,

@@ -1,18 +1,22 @@
-//! Round-trip time estimation (RFC 6298, RFC 9002 section 5).
+//! Round-trip time estimation (RFC 6298, RFC 9002 section 5), for transports that keep no estimate of their own.
 
 use weir_core::Duration;
 
 /// What is known of the round-trip time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rtt {
-    pub(crate) smoothed: Duration,
-    pub(crate) variation: Duration,
-    pub(crate) shortest: Duration,
-    pub(crate) latest: Duration,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rtt {
+    /// Smoothed by 1/8; zero before the first sample.
+    pub smoothed: Duration,
+    /// Mean deviation, smoothed by 1/4.
+    pub variation: Duration,
+    /// The shortest sample; [`Duration::MAX`] before the first.
+    pub shortest: Duration,
+    /// The last sample.
+    pub latest: Duration,
 }
 
-impl Rtt {
-    pub(crate) fn new() -> Self {
+impl Default for Rtt {
+    fn default() -> Self {
         Self {
             smoothed: Duration::ZERO,
             variation: Duration::ZERO,
@@ -20,8 +24,11 @@ impl Rtt {
             latest: Duration::ZERO,
         }
     }
+}
 
-    pub(crate) fn sample(&mut self, rtt: Duration) {
+impl Rtt {
+    /// Takes note of a sample.
+    pub fn sample(&mut self, rtt: Duration) {
         self.latest = rtt;
         self.shortest = self.shortest.min(rtt);
         if self.smoothed == Duration::ZERO {
