@@ -1,156 +1,69 @@
 //! World `sim`: the scenario in virtual time. Queue disciplines and law are those of the other worlds, endpoints are
 //! weir-sim's with weir-cc's controllers. The same seed gives the same result, on any machine.
 
+mod watcher;
 mod wire;
 
 use std::sync::atomic::Ordering;
 
-use weir_core::{Audit, Duration, Ecn, Event, EventKind, EventSink, FlowId, Packet, Seed, Time};
-use weir_law::{Direction, Law, Signal};
-use weir_link::Observer as _;
-use weir_sim::{Amount, Carried, FlowSpec, HopId, HopSpec, Kind, Network, Observer};
+use weir_core::{Duration, FlowId, Seed, Time};
+use weir_law::Law;
+use weir_sim::{Amount, FlowSpec, HopId, Kind, Network};
 
 use crate::gather;
 use crate::record::Recorder;
 use crate::result::{Health, RunResult};
-use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, port};
-use crate::scenario::{self, FULL_PACKET, Flow, Pattern, Scenario};
+use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, port, window};
+use crate::scenario::{Direction, Flow, Pattern, Scenario};
 use crate::traffic::{self, RttSample, Stack};
+use watcher::Watcher;
 use wire::Wire;
 
 /// How often, in virtual time, progress is told and an interrupt is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Gives every packet to the law and to the recorder, as the bottleneck of the other worlds does.
-struct Watcher {
-    recorder: Recorder,
-    audit: Audit,
-    law: Law,
-    wires: Vec<Wire>,
-    /// The law's number of each flow.
-    judged: Vec<FlowId>,
-}
-
-impl Watcher {
-    fn judge(
-        &mut self,
-        flow: FlowId,
-        parsed: &weir_law::ParsedPacket,
-        direction: Direction,
-        now: Time,
-    ) -> weir_law::Stamp {
-        let id = self.law.lookup(parsed, direction, now);
-        self.judged[flow.0 as usize] = id;
-        let mut sink = weir_link::Renamed(&mut self.recorder, flow);
-        self.law.arrival(id, parsed, direction, now, &mut sink)
-    }
-}
-
-impl Observer for Watcher {
-    fn event(&mut self, _: HopId, event: &Event) {
-        self.audit.event(event);
-        self.recorder.event(event);
-        let packet = &event.packet;
-        let signal = match event.kind {
-            EventKind::Drop(_) => Signal::Loss,
-            // A packet that came with CE has its signal from somebody else.
-            EventKind::Mark(_) if packet.ecn_in != Ecn::Ce => Signal::Mark,
-            _ => return,
-        };
-        let flow = self.judged[packet.flow.0 as usize];
-        self.law.signal(flow, packet.cycle, signal, packet.segments, event.time);
-    }
-
-    fn arriving(&mut self, _: HopId, packet: &mut Packet, carried: &Carried) {
-        let wire = self.wires[packet.flow.0 as usize];
-        let parsed = wire.data(carried, packet);
-        let stamp = self.judge(packet.flow, &parsed, Direction::Forward, packet.arrived);
-        packet.cycle = stamp.cycle;
-        packet.choice = stamp.choice;
-    }
-
-    fn watches_return(&self) -> bool {
-        true
-    }
-
-    fn returning(&mut self, carried: &Carried, now: Time) {
-        let parsed = self.wires[carried.flow.0 as usize].acknowledgement(carried);
-        self.judge(carried.flow, &parsed, Direction::Reverse, now);
-    }
-}
-
 /// Runs `scenario` in virtual time.
 pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let flows = scenario.expanded_flows();
-    check(&flows)?;
     if options.pcap.is_some() {
         return Err(RunError::Scenario(
             "measure.pcap: packets have no bytes in world sim; use --on emu".to_owned(),
         ));
     }
+    check(scenario, &flows)?;
     let params = scenario.law_params().map_err(RunError::Scenario)?;
-    let bottleneck = &scenario.bottleneck;
-    let queues = bottleneck.qdisc.queue_names().len();
+    let queues = scenario.queue_names().iter().map(Vec::len).sum();
     let ports = (0..flows.len()).map(port).collect();
-    let mut watcher = Watcher {
-        recorder: Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None),
-        audit: Audit::with_capacity(flows.len()),
-        law: Law::new(params, LAW_CAPACITY),
-        wires: flows
-            .iter()
-            .enumerate()
-            .map(|(index, flow)| Wire::new(flow.stack, port(index), index))
-            .collect(),
-        judged: vec![FlowId::NONE; flows.len()],
-    };
-    for index in 0..flows.len() {
-        let flow = FlowId(index as u32);
-        let wire = watcher.wires[index];
-        let carried = Carried { flow, ..Carried::default() };
-        let packet = Packet::new(0, flow, FULL_PACKET as u32, Time::ZERO);
-        if let Some(key) = wire.data(&carried, &packet).flow_key() {
-            watcher.recorder.new_flow(flow, &key, Time::ZERO);
-        }
-        if let Some([syn, answer]) = wire.handshake() {
-            watcher.judge(flow, &syn, Direction::Reverse, Time::ZERO);
-            watcher.judge(flow, &answer, Direction::Forward, Time::ZERO);
-        }
-    }
-
+    let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None);
+    let watcher = Watcher::new(recorder, Law::new(params, LAW_CAPACITY));
     let seed = Seed { seed: scenario.seed, run: options.run };
     let mut network = Network::new(seed, watcher);
-    let refused = |error: weir_sim::SpecError| RunError::Scenario(error.to_string());
-    let hop = HopSpec::new(bottleneck.rate, bottleneck.qdisc.clone(), bottleneck.rtt)
-        .map_err(|error| RunError::Scenario(format!("bottleneck.qdisc: {error}")))?;
-    let hop = network.add_hop(hop);
-    for flow in &flows {
-        network.add_flow(spec(scenario, flow, hop).map_err(refused)?).map_err(refused)?;
-    }
+    let ids = build(scenario, &flows, &mut network)?;
     let cut_short = advance(&mut network, scenario, options);
 
     let end = network.now();
     let results = flows
         .iter()
-        .enumerate()
-        .map(|(index, flow)| flow_result(flow, &network.flow(FlowId(index as u32)), end))
+        .zip(&ids)
+        .map(|(flow, id)| flow_result(flow, &network.flow(*id), end))
         .collect::<Vec<_>>();
-    let left = network.drain();
+    let left: Vec<_> = network.hops().map(|hop| network.drain_hop(hop)).collect();
     let watcher = network.into_observer();
-    let audit = watcher.audit.report(left);
-    let mut health = Health {
-        arrived: audit.total.arrived,
-        departed: audit.total.departed,
-        dropped: audit.total.dropped,
-        still_queued: audit.still_queued,
-        unaccounted: audit.unbalanced.iter().map(|(_, missing)| missing.abs()).sum(),
-        overtaken: audit.overtaken,
-        ..Health::default()
-    };
-    if !audit.holds() {
-        health.warnings.push(format!(
-            "packets are not accounted for: {:?}, {} overtaken",
-            audit.unbalanced, audit.overtaken
-        ));
+    let mut health = Health::default();
+    for (audit, left) in watcher.audits().zip(left) {
+        let audit = audit.report(left);
+        health.arrived += audit.total.arrived;
+        health.departed += audit.total.departed;
+        health.dropped += audit.total.dropped;
+        health.still_queued += audit.still_queued;
+        health.unaccounted += audit.unbalanced.iter().map(|(_, missing)| missing.abs()).sum::<i64>();
+        health.overtaken += audit.overtaken;
+        if !audit.holds() {
+            health.warnings.push(format!(
+                "packets are not accounted for: {:?}, {} overtaken",
+                audit.unbalanced, audit.overtaken
+            ));
+        }
     }
     let ended = Ended {
         world: World::Sim,
@@ -170,42 +83,76 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     Ok(gather::result(scenario, ended))
 }
 
-/// What this world cannot do yet.
-fn check(flows: &[Flow]) -> Result<(), RunError> {
-    for flow in flows {
-        let cannot = |key: &str, what: &str| {
-            Err(RunError::Scenario(format!(
-                "flow '{}': {key}: world sim has no {what} yet; use --on emu",
+/// What would never end, or nearly so.
+fn check(scenario: &Scenario, flows: &[Flow]) -> Result<(), RunError> {
+    for flow in flows.iter().filter(|flow| flow.direction == Direction::Up && flow.stack != Stack::Udp) {
+        if flow.bytes.is_none() && !scenario.is_bounded_up(flow) {
+            return Err(RunError::Scenario(format!(
+                "flow '{}': direction: in virtual time nothing bounds what it sends upwards; give it bytes, or                  [bottleneck.reverse] a rate",
                 flow.name
-            )))
-        };
-        if flow.pattern == Pattern::TwoWay {
-            return cannot("pattern", "two-way flows");
-        }
-        if flow.direction == scenario::Direction::Up {
-            return cannot("direction", "upward flows");
+            )));
         }
     }
     Ok(())
 }
 
-fn spec(scenario: &Scenario, flow: &Flow, hop: HopId) -> Result<FlowSpec, weir_sim::SpecError> {
+/// Adds links and flows, and tells what the network calls the flows.
+fn build(
+    scenario: &Scenario,
+    flows: &[Flow],
+    network: &mut Network<Watcher>,
+) -> Result<Vec<FlowId>, RunError> {
+    let mut firsts = scenario.queue_names().into_iter().scan(0, |first, names| {
+        let this = *first;
+        *first += names.len();
+        Some(this)
+    });
+    let mut links = Vec::new();
+    for link in scenario.build_links().map_err(RunError::Scenario)? {
+        let hop = network.add_hop(link.forward);
+        links.push(hop);
+        let back = link.reverse.map(|reverse| network.add_back(hop, reverse));
+        network.impair_back(hop, link.impairment);
+        for queue in [Some(hop), back].into_iter().flatten() {
+            network.observer_mut().add_queue(queue, firsts.next().unwrap_or(0), flows.len());
+        }
+    }
+    let mut ids = Vec::new();
+    for (index, flow) in flows.iter().enumerate() {
+        let refused = |message: String| RunError::Scenario(format!("flow '{}': {message}", flow.name));
+        let places = scenario.path(flow).map_err(refused)?;
+        let path: Vec<HopId> = places.iter().map(|place| links[*place]).collect();
+        let spec = spec(scenario, flow, &path).map_err(|error| refused(error.to_string()))?;
+        let id = network.add_flow(spec).map_err(|error| refused(error.to_string()))?;
+        ids.push(id);
+        let wire = Wire::new(flow.stack, flow.direction == Direction::Up, port(index), index);
+        let passes = places.contains(&0);
+        network.observer_mut().add_flow(id, wire, if passes { links[0] } else { path[0] }, passes);
+    }
+    Ok(ids)
+}
+
+fn spec(scenario: &Scenario, flow: &Flow, path: &[HopId]) -> Result<FlowSpec, weir_sim::SpecError> {
     let kind = match flow.stack {
         Stack::Tcp => Kind::Tcp(flow.controller.clone()),
         Stack::Quic => Kind::Quic(flow.controller.clone()),
         Stack::Udp => Kind::Datagrams(flow.rate.unwrap_or_default()),
     };
     let rtt = flow.rtt.unwrap_or(scenario.bottleneck.rtt);
+    let whole = rtt + scenario.link_delay(flow) * 2;
     // Data flows one and a half round trips after a handshake begins; UDP needs none.
-    let ahead = if flow.stack == Stack::Udp { Duration::ZERO } else { rtt + rtt / 2 };
+    let ahead = if flow.stack == Stack::Udp { Duration::ZERO } else { whole + whole / 2 };
     let amount = match (flow.bytes, flow.duration) {
         (Some(bytes), _) => Amount::Bytes(bytes.0),
         (None, Some(duration)) => Amount::Time(duration),
         (None, None) => Amount::Endless,
     };
-    Ok(FlowSpec::new(kind, &[hop], rtt)?
+    Ok(FlowSpec::new(kind, path, rtt)?
         .ecn(flow.ecn)
         .ends(flow.end_options())
+        .up(flow.direction == Direction::Up)
+        .two_way(flow.pattern == Pattern::TwoWay)
+        .window(window(scenario).0)
         .start(flow.start + ahead)
         .position(scenario.bottleneck.position)
         .amount(amount))

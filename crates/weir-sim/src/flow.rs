@@ -12,6 +12,7 @@ use crate::endpoint::{
     AckFrame, EndOptions, Feedback, LARGEST_GSO, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig,
 };
 use crate::hop::HopId;
+use crate::route::Routed;
 
 /// How much a flow sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +45,10 @@ const QUIC_HEADER: u32 = 14 + 20 + 8 + 27;
 const QUIC_MSS: u32 = 1452 - 27;
 const TCP_MSS: u32 = 1448;
 const UDP_HEADER: u32 = 14 + 20 + 8;
+/// Bytes of an acknowledgement alone: TCP's headers, without SACK blocks.
+const TCP_ACK: u32 = TCP_HEADER;
+/// QUIC's headers and a frame with one range: type, largest number, delay, count and range of 1 + 4 + 2 + 1 + 4 bytes.
+const QUIC_ACK: u32 = QUIC_HEADER + 12;
 const DATAGRAM: u32 = 1514;
 
 /// A flow that is to be made.
@@ -57,6 +62,9 @@ pub struct FlowSpec {
     pub(crate) amount: Amount,
     pub(crate) loss: f64,
     pub(crate) mark: f64,
+    pub(crate) up: bool,
+    pub(crate) two_way: bool,
+    pub(crate) window: u64,
     pub(crate) receiver: Option<ReceiverConfig>,
     pub(crate) ends: EndOptions,
     pub(crate) controller: Option<Box<dyn Controller>>,
@@ -74,6 +82,27 @@ pub enum SpecError {
     /// A flow over no link.
     #[error("path: a flow needs at least one link")]
     NoPath,
+    /// A path over a link that is not there, or twice over one.
+    #[error("path: link {hop} is not there or on the path twice; name each link once")]
+    Path {
+        /// Its place among the network's links.
+        hop: usize,
+    },
+    /// A delay that would have to be below zero.
+    #[error(
+        "jitter: {jitter} on link {hop} is more than the {delay} that a packet needs from there; lower it or raise the delay"
+    )]
+    Jitter {
+        /// The link's place among the network's.
+        hop: usize,
+        /// What was asked for.
+        jitter: Duration,
+        /// The delay that it varies.
+        delay: Duration,
+    },
+    /// A two-way flow that is not TCP.
+    #[error("two-way: only TCP flows can be")]
+    TwoWay,
     /// Datagrams at rate zero.
     #[error("rate: datagrams need a rate above 0, such as 10mbit")]
     NoRate,
@@ -106,6 +135,9 @@ impl FlowSpec {
             amount: Amount::Endless,
             loss: 0.0,
             mark: 0.0,
+            up: false,
+            two_way: false,
+            window: u64::MAX,
             receiver: None,
             ends: EndOptions::default(),
             controller: None,
@@ -148,7 +180,8 @@ impl FlowSpec {
         Self { amount, ..self }
     }
 
-    /// The share of the round-trip time that lies behind the last link, to the receiver and back.
+    /// The share of the round-trip time that lies behind the last link, to the far end and back. The delays of the links come
+    /// on top.
     #[must_use]
     pub fn position(self, position: f64) -> Self {
         Self { position: position.clamp(0.0, 1.0), ..self }
@@ -164,6 +197,43 @@ impl FlowSpec {
     #[must_use]
     pub fn mark(self, mark: f64) -> Self {
         Self { mark, ..self }
+    }
+
+    /// Data goes against the direction of the links; acknowledgements go with it.
+    #[must_use]
+    pub fn up(self, up: bool) -> Self {
+        Self { up, ..self }
+    }
+
+    /// The receiver sends back half of what it reads, with a controller of the same name, in full packets and at the end
+    /// what remains. Only of TCP.
+    #[must_use]
+    pub fn two_way(self, two_way: bool) -> Self {
+        Self { two_way, ..self }
+    }
+
+    /// So many bytes may be in flight at most: the receiver's window. Without limit unless told.
+    #[must_use]
+    pub fn window(self, window: u64) -> Self {
+        Self { window, ..self }
+    }
+
+    /// The half of a two-way flow that goes back.
+    pub(crate) fn answers(&self) -> Result<Option<Self>, SpecError> {
+        match &self.kind {
+            _ if !self.two_way => Ok(None),
+            Kind::Tcp(name) => {
+                let half = Self::new(Kind::Tcp(name.clone()), &self.path, self.rtt)?;
+                Ok(Some(Self {
+                    ecn: self.ecn,
+                    window: self.window,
+                    receiver: self.receiver,
+                    ends: self.ends,
+                    ..half
+                }))
+            }
+            Kind::Quic(_) | Kind::Datagrams(_) => Err(SpecError::TwoWay),
+        }
     }
 
     /// How the receiver acknowledges, if not as its kind and controller ask for.
@@ -215,6 +285,8 @@ pub struct FlowReport {
     pub lost: u64,
     /// Packets whose marks the sender has learnt of.
     pub marked: u64,
+    /// Payload bytes of a two-way flow that its receiver has sent back and that arrived.
+    pub answered: u64,
     /// When the first packet was sent.
     pub started: Option<Time>,
     /// When the last byte of a limited flow arrived.
@@ -246,6 +318,9 @@ pub(crate) struct Flow {
     pub(crate) gso: u16,
     /// When the newest acknowledgement that the sender has was sent.
     pub(crate) heard: Time,
+    /// Wire bytes of an acknowledgement alone.
+    pub(crate) ack_bytes: u32,
+    pub(crate) routed: Option<Box<Routed>>,
     pub(crate) random: Random,
     pub(crate) source: Source,
     pub(crate) receiver: Receiver,
@@ -265,9 +340,11 @@ pub(crate) struct Flow {
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Flow {
-    pub(crate) fn new(spec: FlowSpec, random: Random) -> Result<Self, SpecError> {
-        let behind = spec.rtt.scale(spec.position);
-        let before = spec.rtt - behind;
+    pub(crate) fn new(spec: FlowSpec, random: Random, routed: Option<Routed>) -> Result<Self, SpecError> {
+        // Where each way is simulated, no delay is dealt with beforehand.
+        let rtt = if routed.is_some() { Duration::ZERO } else { spec.rtt };
+        let behind = rtt.scale(spec.position);
+        let before = rtt - behind;
         let mut setup =
             Setup { mss: TCP_MSS, initial_window: spec.ends.initial_window, random: random.clone() };
         let connection = |family, name: &str, mss, header, recovery| -> Result<_, SpecError> {
@@ -297,6 +374,7 @@ impl Flow {
                 feedback: receiver.feedback,
                 burst: Duration::from_millis(1),
                 ack_delay: receiver.delay,
+                window: spec.window,
             };
             let source = Source::Connection(Box::new(Sender::new(config, controller)));
             Ok((source, Receiver::new(receiver), header))
@@ -323,6 +401,8 @@ impl Flow {
             header,
             gso: spec.ends.gso.clamp(1, LARGEST_GSO),
             heard: Time::ZERO,
+            ack_bytes: if matches!(spec.kind, Kind::Quic(_)) { QUIC_ACK } else { TCP_ACK },
+            routed: routed.map(Box::new),
             random,
             source,
             receiver,

@@ -21,11 +21,16 @@ mod endpoint;
 mod engine;
 mod flow;
 mod hop;
+mod impairment;
 mod network;
 mod observer;
+mod route;
+mod trace;
 
 pub use endpoint::{EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, SenderConfig};
 pub use flow::{Amount, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
 pub use hop::{HopId, HopReport, HopSpec};
+pub use impairment::Impairment;
 pub use network::Network;
-pub use observer::{Carried, Observer};
+pub use observer::{Carried, Observer, Way};
+pub use trace::{OPPORTUNITY_BYTES, Trace, TraceError};

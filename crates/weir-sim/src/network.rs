@@ -1,21 +1,27 @@
 //! The network: links, flows, and what happens in which order.
 //!
-//! What cannot change any more is not simulated event by event. A sender stands at its first link, and the way from the
+//! What cannot change any more, in a flow over one queue with constant delays, is not simulated event by event. A sender stands at its link, and the way from the
 //! sender to the link is added to the way back: with a constant delay that is the same flow, seen from another clock. What
-//! leaves the last link will be received after a constant delay, so the receiver takes it at once, with the time of its
+//! leaves the link will be received after a constant delay, so the receiver takes it at once, with the time of its
 //! arrival, and the acknowledgement waits in line for its time at the sender. A packet that meets one link so costs two
-//! events: its departure there, and its share of an acknowledgement.
+//! events: its departure there, and its share of an acknowledgement. Flows that need more have a route ([`crate::route`]), on
+//! which each packet and acknowledgement is an event wherever it comes to.
 
 mod links;
+mod opportunities;
 mod receivers;
+mod routes;
 mod senders;
 
-use weir_core::{FlowId, Seed, Time};
+use weir_core::{FlowId, Random, Seed, Time};
 
 use crate::engine::Agenda;
 use crate::flow::{Amount, Flow, FlowReport, FlowSpec, Source, SpecError};
 use crate::hop::{Hop, HopId, HopReport, HopSpec};
+use crate::impairment::Impairment;
 use crate::observer::Observer;
+use crate::route::Routed;
+use routes::Travellers;
 
 #[derive(Clone, Copy, Debug)]
 enum Next {
@@ -36,6 +42,10 @@ enum Next {
     Depart(u32),
     /// The discipline of a link may let a packet go.
     Ready(u32),
+    /// The trace of a link lets it send.
+    Opportunity(u32),
+    /// A packet on a route has come to its next stop.
+    Arrive(u32),
 }
 
 /// A network in virtual time, watched by `O`.
@@ -45,6 +55,9 @@ pub struct Network<O> {
     agenda: Agenda<Next>,
     hops: Vec<Hop>,
     flows: Vec<Flow>,
+    /// Flows that were added: the halves of a two-way flow are one.
+    added: u32,
+    travellers: Travellers,
     observer: O,
     watches_return: bool,
     next_id: u64,
@@ -62,6 +75,8 @@ impl<O: Observer> Network<O> {
             agenda: Agenda::new(),
             hops: Vec::new(),
             flows: Vec::new(),
+            added: 0,
+            travellers: Travellers::default(),
             watches_return: observer.watches_return(),
             observer,
             next_id: 0,
@@ -82,30 +97,61 @@ impl<O: Observer> Network<O> {
         id
     }
 
+    /// Gives a link a queue in the other direction, for flows that are added from now on. Delay is the link's.
+    pub fn add_back(&mut self, link: HopId, spec: HopSpec) -> HopId {
+        let id = self.add_hop(spec);
+        self.hops[link.index()].back = Some(id);
+        id
+    }
+
+    /// Lets things happen to packets that go over a link in the other direction, if there is no queue, for flows that are
+    /// added from now on.
+    pub fn impair_back(&mut self, link: HopId, impairment: Impairment) {
+        self.hops[link.index()].back_impairment = impairment;
+    }
+
     /// Adds a flow. Its draws are its own: adding one leaves the others' as they are.
     ///
     /// # Errors
     ///
-    /// If its controller is not known.
+    /// If its controller is not known, its path cannot be gone or varies a delay by more than there is, or if it is two-way
+    /// and not TCP.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, SpecError> {
         let index = self.flows.len() as u32;
-        let mut flow = Flow::new(spec, self.seed.stream(&format!("flow {index}")))?;
-        if self.observer.watches_headers() {
-            flow.receiver.keep_notes();
-        }
+        let random = self.seed.stream(&format!("flow {}", self.added));
+        let routed = Routed::of(&spec, &self.hops, self.seed, index, self.added, self.watches_return)?;
+        let answers = spec.answers()?;
+        let flow = self.flow_of(spec, random, routed)?;
         self.unfinished += u32::from(!flow.is_done());
         self.agenda.add(flow.start.max(self.now), Next::Start(index));
         if let Amount::Time(length) = flow.amount {
             self.agenda.add(flow.start.max(self.now) + length, Next::Stop(index));
         }
         self.flows.push(flow);
+        if let Some(answers) = answers {
+            let random = self.seed.stream(&format!("flow {} back", self.added));
+            let half = self.flow_of(answers, random, Some(Routed::answering(index)))?;
+            self.flows.push(half);
+        }
+        self.added += 1;
         Ok(FlowId(index))
+    }
+
+    fn flow_of(&self, spec: FlowSpec, random: Random, routed: Option<Routed>) -> Result<Flow, SpecError> {
+        let mut flow = Flow::new(spec, random, routed)?;
+        if self.observer.watches_headers() {
+            flow.receiver.keep_notes();
+        }
+        Ok(flow)
     }
 
     /// What a flow has done so far.
     pub fn flow(&self, flow: FlowId) -> FlowReport {
         let flow = &self.flows[flow.0 as usize];
         let mut report = flow.report.clone();
+        if let Some(other) = flow.routed.as_ref().and_then(|routed| routed.other) {
+            report.answered = self.flows[other as usize].receiver.bytes;
+        }
         report.bytes = flow.receiver.bytes;
         report.packets = flow.receiver.packets;
         if let Source::Connection(sender) = &flow.source {
@@ -123,6 +169,16 @@ impl<O: Observer> Network<O> {
     /// The observer.
     pub const fn observer(&self) -> &O {
         &self.observer
+    }
+
+    /// The observer, to be told of links and flows.
+    pub const fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+
+    /// All links, those back too, in the order in which they were added.
+    pub fn hops(&self) -> impl Iterator<Item = HopId> + use<O> {
+        (0..self.hops.len() as u32).map(HopId)
     }
 
     /// Ends the network and hands its observer back.
@@ -190,6 +246,8 @@ impl<O: Observer> Network<O> {
             Next::Datagram(flow) => self.datagram(flow),
             Next::Start(flow) => self.start(flow),
             Next::Stop(flow) => self.stop(flow),
+            Next::Opportunity(hop) => self.opportunity(hop),
+            Next::Arrive(place) => self.arrive(place),
         }
     }
 }

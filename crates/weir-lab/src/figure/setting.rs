@@ -43,6 +43,7 @@ impl FlowKind {
             name: self.name.clone(),
             stack: self.stack,
             controller: self.controller.clone(),
+            path: None,
             direction: Default::default(),
             pattern: self.pattern,
             bytes: Some(Bytes(bytes)),
@@ -95,11 +96,12 @@ pub(super) fn scenario(
     Scenario {
         name: name.to_owned(),
         seed,
-        bottleneck: Bottleneck { rate, rtt, qdisc, position: 0.5, burst: None, overhead: 0 },
+        bottleneck: Bottleneck::new(rate, rtt, qdisc),
         law: toml::Table::from_iter([(
             "preset".to_owned(),
             toml::Value::try_from(variant.law).expect("a preset is a word"),
         )]),
+        links: Vec::new(),
         flows,
         measure: Measure { interval: Duration::from_millis(100), timeout, pcap: false },
     }

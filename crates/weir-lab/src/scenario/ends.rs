@@ -66,8 +66,8 @@ impl Flow {
 impl Scenario {
     /// What only world `sim` can do of what is asked for: the key and its place.
     pub(crate) fn needs_simulator(&self) -> Option<String> {
-        self.flows
-            .iter()
-            .find_map(|flow| flow.given_ends().next().map(|key| format!("flow '{}': {key}", flow.label())))
+        let ends =
+            |flow: &Flow| flow.given_ends().next().map(|key| format!("flow '{}': {key}", flow.label()));
+        self.given_path().or_else(|| self.flows.iter().find_map(ends))
     }
 }

@@ -46,6 +46,8 @@ pub struct SenderConfig {
     pub burst: Duration,
     /// The receiver's longest delay of acknowledgements, which probes wait for (QUIC).
     pub ack_delay: Duration,
+    /// Payload bytes that the receiver has room for.
+    pub window: u64,
 }
 
 /// Packets that must have overtaken one before it is lost (`kPacketThreshold`, TCP's three duplicate ACKs).
@@ -140,6 +142,16 @@ impl Sender {
         self.config.mss
     }
 
+    /// Packets of the stream that were sent at least once.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// When a packet was sent, if it is not forgotten.
+    pub(crate) fn sent_at(&self, number: u64) -> Option<Time> {
+        self.sent.get(number).map(|packet| packet.time)
+    }
+
     /// The application has no more to write: what was not sent yet is not sent.
     pub(crate) fn stop(&mut self) {
         self.writes.stop(self.next);
@@ -167,7 +179,7 @@ impl Sender {
                 self.limited_until = self.sent.end();
                 return None;
             }
-            if !self.pace(now, bytes) {
+            if self.in_flight + u64::from(bytes) > self.config.window || !self.pace(now, bytes) {
                 return None;
             }
         }
@@ -266,7 +278,8 @@ impl Sender {
             && self.next_send > now
             && self.burst_left < u64::from(self.config.mss)
             && self.controller.pacing().is_some()
-            && self.in_flight + u64::from(self.config.mss) <= self.controller.window())
+            && self.in_flight + u64::from(self.config.mss)
+                <= self.controller.window().min(self.config.window))
         .then_some(self.next_send)
     }
 
