@@ -74,8 +74,11 @@ struct {
 	__uint(max_entries, 1 << 24);
 } records SEC(".maps");
 
+/* What is known of a waiting packet: whether it was taken, and the codepoint that it was offered with. Some disciplines
+ * mark before they tell that they have taken a packet. */
 #define OFFERED 0
 #define QUEUED 1
+#define CODEPOINT_SHIFT 8
 
 /* Packets between offer and departure, by the address of their sk_buff. */
 struct {
@@ -92,10 +95,17 @@ static __always_inline int is_on(struct sk_buff *skb, __u32 ifindex)
 	return dev && ifindex && (__u32)dev->ifindex == ifindex && dev->nd_net.net->ns.inum == net_inode;
 }
 
-static __always_inline void describe(struct weir_measured *record, struct sk_buff *skb, __u8 kind)
+static __always_inline __u8 codepoint(struct sk_buff *skb)
+{
+	__u8 first[2] = {};
+
+	bpf_probe_read_kernel(first, sizeof(first), skb->head + skb->network_header);
+	return (first[0] >> 4) == 6 ? (first[1] >> 4) & 3 : first[1] & 3;
+}
+
+static __always_inline void describe(struct weir_measured *record, struct sk_buff *skb, __u8 kind, __u8 ecn)
 {
 	struct skb_shared_info *info = (void *)(skb->head + skb->end);
-	__u8 first[2] = {};
 
 	record->time = bpf_ktime_get_ns();
 	record->id = (__u64)skb;
@@ -104,12 +114,11 @@ static __always_inline void describe(struct weir_measured *record, struct sk_buf
 	record->segments = BPF_CORE_READ(info, gso_segs);
 	record->minor = skb->priority & 0xffff;
 	record->kind = kind;
-	bpf_probe_read_kernel(first, sizeof(first), skb->head + skb->network_header);
-	record->ecn = (first[0] >> 4) == 6 ? (first[1] >> 4) & 3 : first[1] & 3;
+	record->ecn = ecn;
 	record->reserved = 0;
 }
 
-static __always_inline void tell(struct sk_buff *skb, __u8 kind)
+static __always_inline void tell(struct sk_buff *skb, __u8 kind, __u8 ecn)
 {
 	struct weir_measured *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	__u32 linear = skb->len - skb->data_len;
@@ -118,7 +127,7 @@ static __always_inline void tell(struct sk_buff *skb, __u8 kind)
 		__sync_fetch_and_add(&lost, 1);
 		return;
 	}
-	describe(record, skb, kind);
+	describe(record, skb, kind, ecn);
 	/* Always so many bytes, for the verifier's sake. The buffer is longer: skb_shared_info lies behind its end. */
 	if (!bpf_probe_read_kernel(record->headers, WEIR_MEASURED_HEADERS, skb->data))
 		record->kept = linear < WEIR_MEASURED_HEADERS ? linear : WEIR_MEASURED_HEADERS;
@@ -129,13 +138,14 @@ SEC("tp_btf/net_dev_queue")
 int BPF_PROG(offered, struct sk_buff *skb)
 {
 	__u64 key = (__u64)skb;
-	__u32 state = OFFERED;
+	__u32 state;
 
 	if (is_on(skb, device)) {
+		state = OFFERED | (__u32)codepoint(skb) << CODEPOINT_SHIFT;
 		if (bpf_map_update_elem(&waiting, &key, &state, BPF_ANY))
 			__sync_fetch_and_add(&untracked, 1);
 	} else if (is_on(skb, captured_device)) {
-		tell(skb, WEIR_MEASURED_OTHER);
+		tell(skb, WEIR_MEASURED_OTHER, codepoint(skb));
 	}
 	return 0;
 }
@@ -148,8 +158,8 @@ int BPF_PROG(enqueued, struct Qdisc *qdisc, const struct netdev_queue *txq, stru
 
 	if (!state)
 		return 0;
-	*state = QUEUED;
-	tell(skb, WEIR_MEASURED_ENQUEUE);
+	*state |= QUEUED;
+	tell(skb, WEIR_MEASURED_ENQUEUE, *state >> CODEPOINT_SHIFT);
 	return 0;
 }
 
@@ -168,7 +178,7 @@ int BPF_PROG(dequeued, struct Qdisc *qdisc, const struct netdev_queue *txq, int 
 		if (bpf_map_delete_elem(&waiting, &key))
 			__sync_fetch_and_add(&requeued, 1);
 		else
-			tell(skb, WEIR_MEASURED_DEQUEUE);
+			tell(skb, WEIR_MEASURED_DEQUEUE, codepoint(skb));
 		skb = skb->next;
 	}
 	return 0;
@@ -179,16 +189,17 @@ int BPF_PROG(freed, struct sk_buff *skb, void *location)
 {
 	__u64 key = (__u64)skb;
 	__u32 *state = bpf_map_lookup_elem(&waiting, &key);
-	__u8 kind;
+	__u8 kind, ecn;
 
 	if (!state)
 		return 0;
-	kind = *state == QUEUED ? WEIR_MEASURED_DROP : WEIR_MEASURED_REFUSE;
+	kind = *state & QUEUED ? WEIR_MEASURED_DROP : WEIR_MEASURED_REFUSE;
+	ecn = *state >> CODEPOINT_SHIFT;
 	bpf_map_delete_elem(&waiting, &key);
 	/* Elsewhere by now: its departure went unheard. */
 	if (!is_on(skb, device))
 		return 0;
-	tell(skb, kind);
+	tell(skb, kind, ecn);
 	return 0;
 }
 

@@ -6,10 +6,12 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-use crate::pcapng::{PcapngError, PcapngWriter};
+use crate::pcapng::{LINK_ETHERNET, PcapngError, PcapngWriter};
 use crate::record::{Captured, SNAPLEN, Tap};
 use crate::run::RunError;
 
+/// What a capture's interfaces are called.
+pub(crate) const INTERFACES: [&str; 2] = ["to the client, after the queue", "to the server"];
 /// Packets between the bottleneck and the capture file.
 const TAP_PACKETS: usize = 1 << 15;
 
@@ -29,9 +31,8 @@ impl Capture {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| failed(error.into()))?;
         }
-        let interfaces = ["to the client, after the queue", "to the server"];
-        const ETHERNET: u16 = 1;
-        let mut writer = PcapngWriter::create(path, &interfaces, ETHERNET, SNAPLEN as u32).map_err(failed)?;
+        let mut writer =
+            PcapngWriter::create(path, &INTERFACES, LINK_ETHERNET, SNAPLEN as u32).map_err(failed)?;
         let (to, from) = sync_channel::<Captured>(TAP_PACKETS);
         let thread = std::thread::spawn(move || {
             for packet in from {

@@ -55,6 +55,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         world: World::Emu,
         io: format!("{}, {} scheduling", report.path, report.scheduling),
         flows: flows.into_iter().zip(results).collect(),
+        workloads: Vec::new(),
         health: gather::emulator_health(scenario, &report, &recorder),
         recorder,
         law_counters: finished.law.map_or_else(Vec::new, |law| gather::named(&law.counters())),
@@ -63,6 +64,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         started_unix_s: since_1970.as_secs(),
         wall,
         cut_short,
+        cut_workloads: Vec::new(),
         capture_missed: missed,
         host_drops,
     };

@@ -6,7 +6,9 @@ use weir_core::Histogram;
 use weir_law::{Signal, Verdict};
 
 use crate::record::{FlowRecord, Recorder};
-use crate::result::{AssessmentRow, ChoiceRow, FlowResult, Health, Meta, QueueResult, RunResult, Series};
+use crate::result::{
+    AssessmentRow, ChoiceRow, FlowResult, Health, Meta, QueueResult, RunResult, Series, WorkloadResult,
+};
 use crate::run::Ended;
 use crate::scenario::{FULL_PACKET, Flow, Pattern, Scenario};
 use crate::traffic::{self, Stack};
@@ -20,7 +22,9 @@ const LOST_SHARE: f64 = 0.001;
 
 /// The result of a run.
 pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
-    let names: Vec<String> = ended.flows.iter().map(|(flow, _)| flow.name.clone()).collect();
+    let flows = ended.flows.iter().map(|(flow, _)| &flow.name);
+    let names: Vec<String> =
+        flows.chain(ended.workloads.iter().map(|workload| &workload.name)).cloned().collect();
     let names_of_queues = scenario.queue_names();
     let recorder = &ended.recorder;
     let name_of =
@@ -39,6 +43,17 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
                     responsive_packets: if has_verdicts { result.responsive_packets } else { 0.0 },
                     ..result
                 }
+            })
+            .collect(),
+        workloads: ended
+            .workloads
+            .iter()
+            .zip(recorder.flows.iter().skip(ended.flows.len()))
+            .map(|(workload, FlowRecord { packets, dropped, marked, .. })| WorkloadResult {
+                packets: *packets,
+                dropped: *dropped,
+                marked: *marked,
+                ..workload.clone()
             })
             .collect(),
         queues: recorder
@@ -305,6 +320,7 @@ fn health(ended: &Ended) -> Health {
             .iter()
             .filter(|(flow, seen)| (flow.bytes.is_some() || flow.duration.is_some()) && !seen.complete)
             .map(|(flow, _)| flow.name.as_str())
+            .chain(ended.cut_workloads.iter().map(String::as_str))
             .collect();
         health.warnings.push(format!("the timeout cut off {}", unfinished.join(", ")));
     }

@@ -1,6 +1,7 @@
 //! The laboratory: a scenario names a bottleneck, flows and what to measure; a run sends real packets through it and
 //! leaves tables, JSON and a report; a figure is many runs beside a paper's numbers.
 
+pub mod batch;
 pub mod bench;
 pub mod doctor;
 pub mod figure;
@@ -11,6 +12,7 @@ pub mod report;
 pub mod result;
 pub mod run;
 pub mod scenario;
+pub mod suite;
 pub mod summary;
 pub mod traffic;
 pub mod vm;

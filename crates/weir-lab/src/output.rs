@@ -49,6 +49,7 @@ pub fn check_writable(dir: &Path) -> Result<(), OutputError> {
 /// | `sojourn.csv` | a bucket of a queue's sojourn times: at most `upper_ns`, how often |
 /// | `queue_series.csv`, `flow_series.csv` | a queue, a flow, in one bin of time that begins at `time_s` |
 /// | `rtt.csv` | a round-trip time as a sender measured it |
+/// | `requests.csv` | a request of a workload, if the scenario has one |
 /// | `assessments.csv`, `choices.csv` | a judgement of the law, a flow's change of queue |
 /// | `report.html` | the same for eyes |
 ///
@@ -79,6 +80,11 @@ pub fn write(dir: &Path, result: &RunResult) -> Result<Vec<PathBuf>, OutputError
         )
     })?;
     file("rtt.csv", &|out| table(out, rtt(result), &["time_s", "flow", "rtt_ms"]))?;
+    if !result.workloads.is_empty() {
+        file("requests.csv", &|out| {
+            table(out, requests(result), &["workload", "id", "start_s", "bytes", "fct_s"])
+        })?;
+    }
     file("assessments.csv", &|out| {
         let columns = [
             "time_s",
@@ -249,10 +255,12 @@ fn queue_series(result: &RunResult) -> impl Iterator<Item = QueueBinRow<'_>> {
 }
 
 fn flow_series(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64, u32, u32)> {
-    result.flows.iter().zip(&result.series.flows).flat_map(|(flow, bins)| {
-        bins.iter().enumerate().map(|(index, bin)| {
+    let flows = result.flows.iter().map(|flow| flow.name.as_str());
+    let names = flows.chain(result.workloads.iter().map(|workload| workload.name.as_str()));
+    names.zip(&result.series.flows).flat_map(move |(name, bins)| {
+        bins.iter().enumerate().map(move |(index, bin)| {
             let rate = bin.departed_bytes as f64 * 8.0 / result.series.interval_s;
-            (bin_start(result, index), flow.name.as_str(), rate, bin.dropped, bin.marked)
+            (bin_start(result, index), name, rate, bin.dropped, bin.marked)
         })
     })
 }
@@ -260,6 +268,13 @@ fn flow_series(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64, u32,
 /// Bin starts are multiples of the interval; rounding to nanoseconds keeps `0.15000000000000002` out of the tables.
 fn bin_start(result: &RunResult, index: usize) -> f64 {
     (index as f64 * result.series.interval_s * 1e9).round() / 1e9
+}
+
+fn requests(result: &RunResult) -> impl Iterator<Item = (&str, usize, f64, u64, Option<f64>)> {
+    result.workloads.iter().flat_map(|workload| {
+        let rows = workload.list.iter().enumerate();
+        rows.map(|(id, request)| (workload.name.as_str(), id, request.start_s, request.bytes, request.fct_s))
+    })
 }
 
 fn rtt(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64)> {

@@ -96,7 +96,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// A listener for flows that are told apart by `ports`, with `queues` queues and bins of `interval`.
+    /// A listener for flows that are told apart by `ports` (0 for a record that flows are [booked](Self::book) to), with `queues` queues and bins of `interval`.
     pub(crate) fn new(
         ports: Vec<u16>,
         queues: usize,
@@ -122,6 +122,11 @@ impl Recorder {
     /// The recorder that a finished bottleneck hands back.
     pub(crate) fn from_observer(observer: Box<dyn Observer>) -> Option<Box<Self>> {
         (observer as Box<dyn Any>).downcast().ok()
+    }
+
+    /// Books a flow to the record at `index`.
+    pub(crate) fn book(&mut self, flow: FlowId, index: usize) {
+        *bin_at(&mut self.known, flow.0 as usize) = Some(index as u32);
     }
 
     /// The scenario's flow behind `flow`, if it is one of the scenario's.

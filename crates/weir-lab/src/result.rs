@@ -12,6 +12,9 @@ pub struct RunResult {
     pub meta: Meta,
     /// One record per flow of the scenario, in its order.
     pub flows: Vec<FlowResult>,
+    /// One record per workload of the scenario, in its order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<WorkloadResult>,
     /// One record per queue of the bottleneck.
     pub queues: Vec<QueueResult>,
     /// How far the run kept to its schedule, and whether every packet is accounted for.
@@ -110,6 +113,67 @@ pub struct FlowResult {
     pub class_loss: String,
     /// What went wrong at the endpoints, if anything did.
     pub error: Option<String>,
+}
+
+/// One workload: what was asked for, how long it took, what the bottleneck did to its packets.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct WorkloadResult {
+    /// The workload's name.
+    pub name: String,
+    /// `poisson`, `requests`, `video` or `on-off`.
+    pub kind: String,
+    /// `tcp`, `quic` or `udp`.
+    pub stack: String,
+    /// Congestion control; empty for UDP.
+    pub controller: String,
+    /// Requests made, or times of being on.
+    pub requests: u64,
+    /// Requests that were answered in full.
+    pub completed: u64,
+    /// Payload bytes asked for, or sent by sources.
+    pub asked_bytes: u64,
+    /// Payload bytes that arrived.
+    pub received_bytes: u64,
+    /// The same per second of the workload's life, in bit/s.
+    pub goodput_bps: f64,
+    /// Time from a request to the last byte of its response in seconds: mean, quantiles, largest.
+    pub fct_mean_s: Option<f64>,
+    /// See `fct_mean_s`.
+    pub fct_p50_s: Option<f64>,
+    /// See `fct_mean_s`.
+    pub fct_p90_s: Option<f64>,
+    /// See `fct_mean_s`.
+    pub fct_p99_s: Option<f64>,
+    /// See `fct_mean_s`.
+    pub fct_max_s: Option<f64>,
+    /// Connections that were there at the same time at most.
+    pub connections: u32,
+    /// Requests that had to wait for a connection.
+    pub waited: u64,
+    /// How often a player had nothing more to show.
+    pub stalls: u64,
+    /// For how long, all players together, in seconds.
+    pub stalled_s: f64,
+    /// Packets offered to the bottleneck's queue.
+    pub packets: u64,
+    /// Of these dropped.
+    pub dropped: u64,
+    /// Of these marked CE.
+    pub marked: u64,
+    /// All requests, in order of time.
+    #[serde(skip)]
+    pub list: Vec<RequestRow>,
+}
+
+/// A request of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestRow {
+    /// When, seconds into the run.
+    pub start_s: f64,
+    /// Payload bytes of the response.
+    pub bytes: u64,
+    /// Until its last byte had arrived; none if it had not, and for on-off sources.
+    pub fct_s: Option<f64>,
 }
 
 /// One queue of the bottleneck.
@@ -214,7 +278,7 @@ pub struct Series {
     pub interval_s: f64,
     /// Per queue, in the order of `queues`.
     pub queues: Vec<Vec<QueueBin>>,
-    /// Per flow, in the order of `flows`.
+    /// Per flow, in the order of `flows`, then per workload.
     pub flows: Vec<Vec<FlowBin>>,
     /// Round-trip times per flow as the sender's stack reports them: seconds into the run, milliseconds.
     pub rtt: Vec<Vec<(f64, f64)>>,

@@ -18,7 +18,7 @@ use crate::host::{HostError, Topology};
 use crate::kernel_world::{self, KernelWorldError};
 use crate::pcapng::PcapngError;
 use crate::record::Recorder;
-use crate::result::{Health, RunResult};
+use crate::result::{Health, RunResult, WorkloadResult};
 use crate::scenario::{self, Bottleneck, Flow, Scenario};
 use crate::simulator;
 use crate::traffic::{
@@ -115,6 +115,8 @@ pub struct RunOptions<'a> {
     pub share: u32,
     /// Where the capture goes, if one is wanted.
     pub pcap: Option<PathBuf>,
+    /// Where the trace goes, if one is wanted. World `sim` only.
+    pub trace: Option<PathBuf>,
     /// Ends the run early; what was measured until then is the result.
     pub stop: &'a AtomicBool,
     /// Told now and then how far the run is.
@@ -140,6 +142,7 @@ impl<'a> RunOptions<'a> {
             kernel: None,
             share: weir_link::DEFAULT_SHARE,
             pcap: None,
+            trace: None,
             stop,
             progress: &|_| {},
         }
@@ -152,6 +155,8 @@ pub(crate) struct Ended {
     /// How packets were moved and queued, in a line.
     pub(crate) io: String,
     pub(crate) flows: Vec<(Flow, traffic::FlowResult)>,
+    /// The workloads, without what the bottleneck did to their packets, which is in the recorder behind the flows.
+    pub(crate) workloads: Vec<WorkloadResult>,
     pub(crate) recorder: Box<Recorder>,
     /// What the bottleneck says of itself, and what it found doubtful.
     pub(crate) health: Health,
@@ -162,6 +167,8 @@ pub(crate) struct Ended {
     pub(crate) started_unix_s: u64,
     pub(crate) wall: Duration,
     pub(crate) cut_short: Option<&'static str>,
+    /// Workloads with an end that had not reached it.
+    pub(crate) cut_workloads: Vec<String>,
     /// Packets that the capture file could not take in time.
     pub(crate) capture_missed: u64,
     /// Packets that the hosts' interfaces dropped.

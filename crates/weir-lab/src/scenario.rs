@@ -6,6 +6,7 @@
 mod ends;
 mod impairment;
 mod path;
+mod workload;
 
 use std::path::Path;
 
@@ -16,6 +17,7 @@ use weir_law::{MainSignal, Params};
 use weir_qdisc::QdiscConfig;
 
 use crate::traffic::{self, Stack};
+pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
 
 pub use impairment::{Jitter, Reorder, Share, TraceFile};
 pub use path::{Link, Reverse};
@@ -44,8 +46,11 @@ pub struct Scenario {
     #[serde(rename = "link", default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<Link>,
     /// The flows, in order.
-    #[serde(rename = "flow")]
+    #[serde(rename = "flow", default)]
     pub flows: Vec<Flow>,
+    /// The workloads, in order. World `sim` only.
+    #[serde(rename = "workload", default, skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<Workload>,
     /// What to measure.
     #[serde(default)]
     pub measure: Measure,
@@ -200,12 +205,25 @@ pub struct Measure {
     pub timeout: Duration,
     /// Whether to write every packet's headers, as it left the bottleneck, to a pcapng file.
     pub pcap: bool,
+    /// Whether to write a line of text for each thing that happens to a packet. World `sim` only.
+    #[serde(skip_serializing_if = "is_off")]
+    pub trace: bool,
 }
 
 impl Default for Measure {
     fn default() -> Self {
-        Self { interval: Duration::from_millis(50), timeout: Duration::from_secs(300), pcap: false }
+        Self {
+            interval: Duration::from_millis(50),
+            timeout: Duration::from_secs(300),
+            pcap: false,
+            trace: false,
+        }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_off(flag: &bool) -> bool {
+    !flag
 }
 
 fn one() -> u64 {
@@ -330,7 +348,8 @@ impl Scenario {
         flows
     }
 
-    fn check(&self) -> Result<(), (String, String)> {
+    /// Finds what makes no sense: its key, and the remedy.
+    pub(crate) fn check(&self) -> Result<(), (String, String)> {
         let fail = |key: &str, message: String| Err((key.to_owned(), message));
         let bottleneck = &self.bottleneck;
         if bottleneck.rate.bits_per_sec() < 1_000 {
@@ -363,8 +382,8 @@ impl Scenario {
                 "must be above 0; give the longest that the run may take".to_owned(),
             );
         }
-        if self.flows.is_empty() {
-            return fail("flow", "a scenario needs at least one [[flow]]".to_owned());
+        if self.flows.is_empty() && self.workloads.is_empty() {
+            return fail("flow", "a scenario needs at least one [[flow]] or [[workload]]".to_owned());
         }
         let flows: u32 = self.flows.iter().map(|flow| flow.count.min(100_000)).sum();
         if flows > 2_000 {
@@ -379,14 +398,24 @@ impl Scenario {
                 (format!("flow {} ('{}'): {key}", index + 1, flow.label()), message)
             })?;
         }
+        self.check_workloads()?;
         self.check_paths()?;
-        if self.flows.iter().all(|flow| flow.bytes.is_none() && flow.duration.is_none()) {
-            return fail(
-                "flow",
-                "no flow has 'bytes' or 'duration', so the run would only end at its timeout".to_owned(),
-            );
+        if !self.has_end() {
+            let message = if self.workloads.is_empty() {
+                "no flow has 'bytes' or 'duration', so the run would only end at its timeout"
+            } else {
+                "no flow has 'bytes' or 'duration' and no workload 'duration' or 'requests', so the run would only end at \
+                 its timeout"
+            };
+            return fail("flow", message.to_owned());
         }
         Ok(())
+    }
+
+    /// Whether anything in it comes to an end by itself.
+    pub(crate) fn has_end(&self) -> bool {
+        self.flows.iter().any(|flow| flow.bytes.is_some() || flow.duration.is_some())
+            || self.workloads.iter().any(Workload::has_end)
     }
 
     /// What a queue discipline must know to be built for the run of that number.
@@ -401,6 +430,30 @@ impl Scenario {
 }
 
 impl Flow {
+    /// An endless flow without a controller and with all defaults.
+    pub fn of(stack: Stack) -> Self {
+        Self {
+            name: String::new(),
+            stack,
+            controller: String::new(),
+            path: None,
+            direction: Direction::default(),
+            pattern: Pattern::default(),
+            bytes: None,
+            duration: None,
+            start: Duration::ZERO,
+            ecn: false,
+            rtt: None,
+            rate: None,
+            gso: None,
+            initial_window: None,
+            ack_every: None,
+            ack_delay: None,
+            gro: None,
+            count: 1,
+        }
+    }
+
     fn default_name(&self) -> String {
         match self.stack {
             Stack::Udp => "UDP".to_owned(),
@@ -409,7 +462,8 @@ impl Flow {
         }
     }
 
-    fn label(&self) -> String {
+    /// Its name, or the one that it gets.
+    pub(crate) fn label(&self) -> String {
         if self.name.is_empty() { self.default_name() } else { self.name.clone() }
     }
 
@@ -468,7 +522,7 @@ impl Flow {
 }
 
 /// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
-fn with_nearest_key(message: &str) -> String {
+pub(crate) fn with_nearest_key(message: &str) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let is_unknown = message.contains("unknown field") || message.contains("unknown variant");
     let Some((unknown, known)) = quoted.split_first().filter(|_| is_unknown) else {

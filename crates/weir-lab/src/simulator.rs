@@ -1,8 +1,12 @@
 //! World `sim`: the scenario in virtual time. Queue disciplines and law are those of the other worlds, endpoints are
 //! weir-sim's with weir-cc's controllers. The same seed gives the same result, on any machine.
 
+mod headers;
+mod trace;
 mod watcher;
 mod wire;
+mod wiretap;
+mod workloads;
 
 use std::sync::atomic::Ordering;
 
@@ -14,10 +18,11 @@ use crate::gather;
 use crate::record::Recorder;
 use crate::result::{Health, RunResult};
 use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, port, window};
-use crate::scenario::{Direction, Flow, Pattern, Scenario};
+use crate::scenario::{Direction, Flow, Pattern, Scenario, Workload};
 use crate::traffic::{self, RttSample, Stack};
 use watcher::Watcher;
 use wire::Wire;
+use wiretap::Wiretap;
 
 /// How often, in virtual time, progress is told and an interrupt is looked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -25,20 +30,20 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Runs `scenario` in virtual time.
 pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let flows = scenario.expanded_flows();
-    if options.pcap.is_some() {
-        return Err(RunError::Scenario(
-            "measure.pcap: packets have no bytes in world sim; use --on emu".to_owned(),
-        ));
-    }
-    check(scenario, &flows)?;
+    check(scenario, &flows, options)?;
     let params = scenario.law_params().map_err(RunError::Scenario)?;
     let queues = scenario.queue_names().iter().map(Vec::len).sum();
-    let ports = (0..flows.len()).map(port).collect();
+    let ports = (0..flows.len()).map(port).chain(scenario.workloads.iter().map(|_| 0)).collect();
+    let connections: u32 = scenario.workloads.iter().map(Workload::most_connections).sum();
     let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None);
-    let watcher = Watcher::new(recorder, Law::new(params, LAW_CAPACITY));
+    let law = Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize));
+    let stacks = scenario.workloads.iter().map(|workload| workload.stack).collect();
+    let watcher = Watcher::new(recorder, law, Wiretap::create(options)?, flows.len(), stacks);
     let seed = Seed { seed: scenario.seed, run: options.run };
     let mut network = Network::new(seed, watcher);
-    let ids = build(scenario, &flows, &mut network)?;
+    let (bottleneck, ids) = build(scenario, &flows, &mut network)?;
+    let added = workloads::add(&mut network, scenario, bottleneck)
+        .map_err(|error| RunError::Scenario(error.to_string()))?;
     let cut_short = advance(&mut network, scenario, options);
 
     let end = network.now();
@@ -47,8 +52,22 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         .zip(&ids)
         .map(|(flow, id)| flow_result(flow, &network.flow(*id), end))
         .collect::<Vec<_>>();
+    let done = scenario
+        .workloads
+        .iter()
+        .zip(&added)
+        .map(|(workload, id)| workloads::result(workload, &network.workload(*id), end))
+        .collect();
+    let cut_workloads = scenario
+        .workloads
+        .iter()
+        .zip(&added)
+        .filter(|(workload, id)| workload.has_end() && !network.workload(**id).done)
+        .map(|(workload, _)| workload.label().to_owned())
+        .collect();
     let left: Vec<_> = network.hops().map(|hop| network.drain_hop(hop)).collect();
-    let watcher = network.into_observer();
+    let mut watcher = network.into_observer();
+    watcher.tap.take().map_or(Ok(()), |tap| tap.finish())?;
     let mut health = Health::default();
     for (audit, left) in watcher.audits().zip(left) {
         let audit = audit.report(left);
@@ -69,6 +88,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         world: World::Sim,
         io: "virtual time".to_owned(),
         flows: flows.into_iter().zip(results).collect(),
+        workloads: done,
         recorder: Box::new(watcher.recorder),
         health,
         law_counters: gather::named(&watcher.law.counters()),
@@ -77,31 +97,42 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         started_unix_s: 0,
         wall: end.since(Time::ZERO),
         cut_short,
+        cut_workloads,
         capture_missed: 0,
         host_drops: 0,
     };
     Ok(gather::result(scenario, ended))
 }
 
-/// What would never end, or nearly so.
-fn check(scenario: &Scenario, flows: &[Flow]) -> Result<(), RunError> {
+/// What would never end, or nearly so, and what cannot be written down.
+fn check(scenario: &Scenario, flows: &[Flow], options: &RunOptions) -> Result<(), RunError> {
     for flow in flows.iter().filter(|flow| flow.direction == Direction::Up && flow.stack != Stack::Udp) {
         if flow.bytes.is_none() && !scenario.is_bounded_up(flow) {
             return Err(RunError::Scenario(format!(
-                "flow '{}': direction: in virtual time nothing bounds what it sends upwards; give it bytes, or                  [bottleneck.reverse] a rate",
+                "flow '{}': direction: in virtual time nothing bounds what it sends upwards; give it bytes, or \
+                 [bottleneck.reverse] a rate",
                 flow.name
             )));
         }
     }
-    Ok(())
+    let written = if options.pcap.is_some() { "measure.pcap" } else { "measure.trace" };
+    let is_plain = |flow: &&Flow| flow.direction == Direction::Down && flow.pattern == Pattern::OneWay;
+    let odd = flows.iter().find(|flow| !is_plain(flow)).map(|flow| format!("flow '{}'", flow.name));
+    match scenario.has_other_queues().or(odd) {
+        Some(what) if options.pcap.is_some() || options.trace.is_some() => Err(RunError::Scenario(format!(
+            "{written}: world sim writes down one-way flows to the client and the bottleneck's queue alone; remove it, or \
+                 {what}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
-/// Adds links and flows, and tells what the network calls the flows.
+/// Adds links and flows, and tells what the network calls the bottleneck and the flows.
 fn build(
     scenario: &Scenario,
     flows: &[Flow],
     network: &mut Network<Watcher>,
-) -> Result<Vec<FlowId>, RunError> {
+) -> Result<(HopId, Vec<FlowId>), RunError> {
     let mut firsts = scenario.queue_names().into_iter().scan(0, |first, names| {
         let this = *first;
         *first += names.len();
@@ -123,13 +154,12 @@ fn build(
         let places = scenario.path(flow).map_err(refused)?;
         let path: Vec<HopId> = places.iter().map(|place| links[*place]).collect();
         let spec = spec(scenario, flow, &path).map_err(|error| refused(error.to_string()))?;
-        let id = network.add_flow(spec).map_err(|error| refused(error.to_string()))?;
-        ids.push(id);
         let wire = Wire::new(flow.stack, flow.direction == Direction::Up, port(index), index);
         let passes = places.contains(&0);
-        network.observer_mut().add_flow(id, wire, if passes { links[0] } else { path[0] }, passes);
+        network.observer_mut().expect(wire, if passes { links[0] } else { path[0] }, passes);
+        ids.push(network.add_flow(spec).map_err(|error| refused(error.to_string()))?);
     }
-    Ok(ids)
+    Ok((links[0], ids))
 }
 
 fn spec(scenario: &Scenario, flow: &Flow, path: &[HopId]) -> Result<FlowSpec, weir_sim::SpecError> {
@@ -171,7 +201,7 @@ fn advance(
 ) -> Option<&'static str> {
     let began = now();
     let end = Time::ZERO + scenario.measure.timeout;
-    let ends = scenario.flows.iter().any(|flow| flow.bytes.is_some() || flow.duration.is_some());
+    let ends = scenario.has_end();
     loop {
         let at = (network.now() + LOOK).min(end);
         if network.run_until_done(at) && ends {

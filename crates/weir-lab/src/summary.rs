@@ -18,13 +18,16 @@ pub fn text(results: &[(&str, &RunResult)]) -> String {
             result.meta.qdisc.clone()
         };
         parts.push(format!("{title}\n{}", flows(result)));
+        if !result.workloads.is_empty() {
+            parts.push(workloads(result));
+        }
         parts.push(queues(result));
         parts.push(health(result));
     }
     parts.join("\n\n")
 }
 
-fn table(header: &[&str]) -> Table {
+pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(header.to_vec());
@@ -108,6 +111,39 @@ fn flows(result: &RunResult) -> String {
             percent(flow.responsive_time),
             flow.class_loss.clone(),
             flow.class_ecn.clone(),
+        ]);
+    }
+    render(&out)
+}
+
+fn workloads(result: &RunResult) -> String {
+    let mut out = table(&[
+        "workload",
+        "requests",
+        "completed",
+        "FCT mean",
+        "p50",
+        "p90",
+        "p99",
+        "goodput",
+        "dropped",
+        "marked",
+        "stalls",
+    ]);
+    let time = |fct: Option<f64>| fct.map_or_else(|| "-".to_owned(), |fct| format!("{fct:.3} s"));
+    for workload in &result.workloads {
+        out.add_row([
+            workload.name.clone(),
+            workload.requests.to_string(),
+            workload.completed.to_string(),
+            time(workload.fct_mean_s),
+            time(workload.fct_p50_s),
+            time(workload.fct_p90_s),
+            time(workload.fct_p99_s),
+            mbit(workload.goodput_bps),
+            workload.dropped.to_string(),
+            workload.marked.to_string(),
+            if workload.kind == "video" { workload.stalls.to_string() } else { "-".to_owned() },
         ]);
     }
     render(&out)

@@ -223,7 +223,17 @@ fn result(name: &str, sketches: &[Sketch], isolate: bool) -> RunResult {
         cut_short: None,
     };
     let law_counters = vec![("flows_tracked".to_owned(), flows.len() as u64), ("evictions".to_owned(), 0)];
-    RunResult { meta, flows, queues, health, law_counters, assessments, choices, series }
+    RunResult {
+        meta,
+        flows,
+        workloads: Vec::new(),
+        queues,
+        health,
+        law_counters,
+        assessments,
+        choices,
+        series,
+    }
 }
 
 fn keep(name: &str, html: &str) {

@@ -1,5 +1,10 @@
 //! World `sim`: the same bytes every time, and what Linux 7.2 did in the same scenarios.
 
+#[path = "sim/capture.rs"]
+mod capture;
+#[path = "sim/workloads.rs"]
+mod workloads;
+
 use std::sync::atomic::AtomicBool;
 
 use weir_lab::result::RunResult;
@@ -226,4 +231,26 @@ fn two_way_and_upward_flows_are_seen_in_both_directions() {
     println!("{} bytes back", back.departed_bytes);
     let bytes = 6 << 20;
     assert!((bytes..bytes * 5 / 4).contains(&back.departed_bytes), "{}", back.departed_bytes);
+}
+
+#[test]
+fn what_only_it_can_do_is_refused_elsewhere() {
+    for (from, to, key) in [
+        ("ecn = true", "ecn = true\ngso = 4", "flow 'TCP dctcp': gso"),
+        ("ecn = true", "ecn = true\nack_delay = \"10ms\"", "ack_delay"),
+        (
+            "[bottleneck]",
+            "[[workload]]\nkind = \"video\"\nstack = \"tcp\"\ncontroller = \"cubic\"\nsegment = \"2s\"\nbitrate = \"3mbit\"\nbuffer = \"9s\"\n[bottleneck]",
+            "workload 'video'",
+        ),
+        ("[bottleneck]", "[measure]\ntrace = true\n[bottleneck]", "measure.trace"),
+    ] {
+        let scenario = Scenario::parse(&EXAMPLE.replacen(from, to, 1), "test.toml").unwrap();
+        let stop = AtomicBool::new(false);
+        for world in [World::Emu, World::Kernel, World::Vm] {
+            let error =
+                run(&scenario, &RunOptions { world, ..RunOptions::new(&stop) }).unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains("use --on sim or remove the key"), "{error}");
+        }
+    }
 }

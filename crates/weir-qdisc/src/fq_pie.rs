@@ -79,7 +79,7 @@ impl Default for FqPieKeys {
 
 impl FqPieKeys {
     /// Those of each flow's controller.
-    fn pie(&self) -> PieKeys {
+    pub fn pie(&self) -> PieKeys {
         PieKeys {
             target: self.target,
             tupdate: self.tupdate,

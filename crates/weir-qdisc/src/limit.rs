@@ -26,7 +26,7 @@ pub enum Limit {
 
 impl Limit {
     /// The limit in wire bytes. `None` for packets, whose length is not known.
-    pub(crate) fn bytes(self, rate: Rate, rtt: Duration) -> Option<u64> {
+    pub fn bytes(self, rate: Rate, rtt: Duration) -> Option<u64> {
         match self {
             Self::Packets(_) => None,
             Self::Bytes(bytes) => Some(bytes.0),
@@ -36,7 +36,7 @@ impl Limit {
     }
 
     /// The limit in packets; a BDP is counted in packets of 1500 bytes. `None` for bytes.
-    pub(crate) fn packets(self, rate: Rate, rtt: Duration) -> Option<u32> {
+    pub fn packets(self, rate: Rate, rtt: Duration) -> Option<u32> {
         match self {
             Self::Packets(packets) => Some(packets),
             Self::Bytes(_) => None,

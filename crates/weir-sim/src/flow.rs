@@ -13,6 +13,7 @@ use crate::endpoint::{
 };
 use crate::hop::HopId;
 use crate::route::Routed;
+use crate::workload::Task;
 
 /// How much a flow sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +50,7 @@ const UDP_HEADER: u32 = 14 + 20 + 8;
 const TCP_ACK: u32 = TCP_HEADER;
 /// QUIC's headers and a frame with one range: type, largest number, delay, count and range of 1 + 4 + 2 + 1 + 4 bytes.
 const QUIC_ACK: u32 = QUIC_HEADER + 12;
-const DATAGRAM: u32 = 1514;
+pub(crate) const DATAGRAM: u32 = 1514;
 
 /// A flow that is to be made.
 pub struct FlowSpec {
@@ -222,15 +223,9 @@ impl FlowSpec {
     pub(crate) fn answers(&self) -> Result<Option<Self>, SpecError> {
         match &self.kind {
             _ if !self.two_way => Ok(None),
-            Kind::Tcp(name) => {
-                let half = Self::new(Kind::Tcp(name.clone()), &self.path, self.rtt)?;
-                Ok(Some(Self {
-                    ecn: self.ecn,
-                    window: self.window,
-                    receiver: self.receiver,
-                    ends: self.ends,
-                    ..half
-                }))
+            Kind::Tcp(_) => {
+                let half = Self { two_way: false, amount: Amount::Endless, ..self.again() };
+                Ok(Some(Self { loss: 0.0, mark: 0.0, ..half }))
             }
             Kind::Quic(_) | Kind::Datagrams(_) => Err(SpecError::TwoWay),
         }
@@ -246,6 +241,23 @@ impl FlowSpec {
     #[must_use]
     pub fn ends(self, ends: EndOptions) -> Self {
         Self { ends, ..self }
+    }
+
+    /// The same flow once more, with the controller of its kind.
+    pub(crate) fn again(&self) -> Self {
+        Self { kind: self.kind.clone(), path: self.path.clone(), controller: None, ..*self }
+    }
+
+    /// A controller of its kind for a connection that begins, with draws from a stream like `random`.
+    pub(crate) fn make_controller(&self, random: &Random) -> Result<Box<dyn Controller>, SpecError> {
+        let (family, name, mss) = match &self.kind {
+            Kind::Tcp(name) => (Family::Tcp, name.as_str(), TCP_MSS),
+            Kind::Quic(name) => (Family::Quic, name.as_str(), QUIC_MSS),
+            Kind::Datagrams(_) => (Family::Quic, "", QUIC_MSS),
+        };
+        let choice = Choice { family, ecn: self.ecn };
+        let setup = Setup { mss, initial_window: self.ends.initial_window, random: random.clone() };
+        Ok(weir_cc::find(name)?.make(&choice, &setup))
     }
 
     /// A controller of one's own in place of the named one.
@@ -298,7 +310,15 @@ pub struct FlowReport {
 /// Where a flow's packets come from.
 pub(crate) enum Source {
     Connection(Box<Sender>),
-    Datagrams { rate: Rate, remainder: u64, ecn: Ecn, number: u64, until: Time },
+    Datagrams {
+        rate: Rate,
+        remainder: u64,
+        ecn: Ecn,
+        number: u64,
+        until: Time,
+        /// The next datagram is on the agenda.
+        ticks: bool,
+    },
 }
 
 pub(crate) struct Flow {
@@ -334,26 +354,22 @@ pub(crate) struct Flow {
     pub(crate) receiver_timer: Time,
     pub(crate) sample_due: Time,
     pub(crate) report: FlowReport,
+    /// What it does for a workload.
+    pub(crate) task: Option<Box<Task>>,
 }
 
 /// Between looks at a sender.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Flow {
-    pub(crate) fn new(spec: FlowSpec, random: Random, routed: Option<Routed>) -> Result<Self, SpecError> {
+    pub(crate) fn new(mut spec: FlowSpec, random: Random, routed: Option<Routed>) -> Result<Self, SpecError> {
         // Where each way is simulated, no delay is dealt with beforehand.
         let rtt = if routed.is_some() { Duration::ZERO } else { spec.rtt };
         let behind = rtt.scale(spec.position);
         let before = rtt - behind;
-        let mut setup =
-            Setup { mss: TCP_MSS, initial_window: spec.ends.initial_window, random: random.clone() };
-        let connection = |family, name: &str, mss, header, recovery| -> Result<_, SpecError> {
-            setup.mss = mss;
-            let choice = Choice { family, ecn: spec.ecn };
-            let controller = match spec.controller {
-                Some(controller) => controller,
-                None => weir_cc::find(name)?.make(&choice, &setup),
-            };
+        let mut own = spec.controller.take();
+        let mut connection = |family, mss, header, recovery| -> Result<_, SpecError> {
+            let controller = own.take().map_or_else(|| spec.make_controller(&random), Ok)?;
             let feedback = match (family, controller.ecn()) {
                 (Family::Quic, _) | (Family::Tcp, EcnUse::Scalable) => Feedback::Counted,
                 (Family::Tcp, EcnUse::Accurate) => Feedback::Dctcp,
@@ -380,12 +396,18 @@ impl Flow {
             Ok((source, Receiver::new(receiver), header))
         };
         let (source, receiver, header) = match &spec.kind {
-            Kind::Tcp(name) => connection(Family::Tcp, name, TCP_MSS, TCP_HEADER, Recovery::Tcp)?,
-            Kind::Quic(name) => connection(Family::Quic, name, QUIC_MSS, QUIC_HEADER, Recovery::Quic)?,
+            Kind::Tcp(_) => connection(Family::Tcp, TCP_MSS, TCP_HEADER, Recovery::Tcp)?,
+            Kind::Quic(_) => connection(Family::Quic, QUIC_MSS, QUIC_HEADER, Recovery::Quic)?,
             Kind::Datagrams(rate) => {
                 let ecn = if spec.ecn { Ecn::Ect0 } else { Ecn::NotEct };
-                let source =
-                    Source::Datagrams { rate: *rate, remainder: 0, ecn, number: 0, until: Time::MAX };
+                let source = Source::Datagrams {
+                    rate: *rate,
+                    remainder: 0,
+                    ecn,
+                    number: 0,
+                    until: Time::MAX,
+                    ticks: false,
+                };
                 (source, Receiver::new(ReceiverConfig::default()), UDP_HEADER)
             }
         };
@@ -413,12 +435,28 @@ impl Flow {
             receiver_timer: Time::MAX,
             sample_due: Time::ZERO,
             report: FlowReport::default(),
+            task: None,
         })
     }
 
     /// A packet of a datagram flow.
     pub(crate) fn datagram(id: u64, flow: FlowId, ecn: Ecn, number: u64, now: Time) -> Packet {
         Packet { handle: number, ..Packet::new(id, flow, DATAGRAM, now).with_ecn(ecn) }
+    }
+
+    /// From the first link to the sender and back, and from the last link to the receiver and back; the delays of links on
+    /// the way are in the second.
+    pub(crate) fn rounds(&self) -> [Duration; 2] {
+        self.routed.as_ref().map_or([self.around, self.tail + self.back], |routed| routed.rounds)
+    }
+
+    /// How long a request of the receiver travels to the sender, where none is queued. Where no way of its own is simulated, the
+    /// sender stands at its link.
+    pub(crate) fn request(&self) -> Duration {
+        match &self.routed {
+            Some(routed) => (routed.rounds[0] + routed.rounds[1]) / 2,
+            None => self.back + self.around,
+        }
     }
 
     /// Whether a limited flow has done what it was to do.

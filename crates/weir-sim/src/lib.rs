@@ -25,12 +25,16 @@ mod impairment;
 mod network;
 mod observer;
 mod route;
+pub mod share;
 mod trace;
+mod workload;
 
 pub use endpoint::{EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, SenderConfig};
 pub use flow::{Amount, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
 pub use hop::{HopId, HopReport, HopSpec};
 pub use impairment::Impairment;
 pub use network::Network;
-pub use observer::{Carried, Observer, Way};
+pub use observer::{Carried, Observer, Opening, Way};
+pub use share::{Share, ShareError, Shared};
 pub use trace::{OPPORTUNITY_BYTES, Trace, TraceError};
+pub use workload::{Pattern, Request, Size, Span, WorkloadId, WorkloadReport, WorkloadSpec};

@@ -1,10 +1,10 @@
 //! The network: links, flows, and what happens in which order.
 //!
-//! What cannot change any more, in a flow over one queue with constant delays, is not simulated event by event. A sender stands at its link, and the way from the
-//! sender to the link is added to the way back: with a constant delay that is the same flow, seen from another clock. What
-//! leaves the link will be received after a constant delay, so the receiver takes it at once, with the time of its
-//! arrival, and the acknowledgement waits in line for its time at the sender. A packet that meets one link so costs two
-//! events: its departure there, and its share of an acknowledgement. Flows that need more have a route ([`crate::route`]), on
+//! What cannot change any more, in a flow over one queue with constant delays, is not simulated event by event. A sender
+//! stands at its link, and the way from the sender to the link is added to the way back: with a constant delay that is the
+//! same flow, seen from another clock. What leaves the link will be received after a constant delay, so the receiver takes it
+//! at once, with the time of its arrival, and the acknowledgement waits in line for its time at the sender. A packet that
+//! meets one link so costs two events: its departure there, and its share of an acknowledgement. Flows that need more have a route ([`crate::route`]), on
 //! which each packet and acknowledgement is an event wherever it comes to.
 
 mod links;
@@ -12,15 +12,18 @@ mod opportunities;
 mod receivers;
 mod routes;
 mod senders;
+mod workloads;
 
-use weir_core::{FlowId, Random, Seed, Time};
+use weir_cc::EcnUse;
+use weir_core::{Duration, FlowId, Random, Seed, Time};
 
 use crate::engine::Agenda;
 use crate::flow::{Amount, Flow, FlowReport, FlowSpec, Source, SpecError};
 use crate::hop::{Hop, HopId, HopReport, HopSpec};
 use crate::impairment::Impairment;
-use crate::observer::Observer;
+use crate::observer::{Observer, Opening};
 use crate::route::Routed;
+use crate::workload::{Workload, WorkloadId};
 use routes::Travellers;
 
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +41,14 @@ enum Next {
     Ack(u32),
     /// A flow of datagrams sends.
     Datagram(u32),
+    /// Somebody comes with a request.
+    Arrive(u32),
+    /// The user of a connection asks for something, or its source begins to send.
+    Ask(u32),
+    /// The sender of a connection has a request.
+    Serve(u32),
+    /// The source of a connection falls silent.
+    Off(u32),
     /// A link has sent its packet.
     Depart(u32),
     /// The discipline of a link may let a packet go.
@@ -45,7 +56,7 @@ enum Next {
     /// The trace of a link lets it send.
     Opportunity(u32),
     /// A packet on a route has come to its next stop.
-    Arrive(u32),
+    Reach(u32),
 }
 
 /// A network in virtual time, watched by `O`.
@@ -58,10 +69,11 @@ pub struct Network<O> {
     /// Flows that were added: the halves of a two-way flow are one.
     added: u32,
     travellers: Travellers,
+    workloads: Vec<Workload>,
     observer: O,
     watches_return: bool,
     next_id: u64,
-    /// Limited flows that are not done.
+    /// Limited flows and workloads that are not done.
     unfinished: u32,
     events: u64,
 }
@@ -77,6 +89,7 @@ impl<O: Observer> Network<O> {
             flows: Vec::new(),
             added: 0,
             travellers: Travellers::default(),
+            workloads: Vec::new(),
             watches_return: observer.watches_return(),
             observer,
             next_id: 0,
@@ -117,32 +130,54 @@ impl<O: Observer> Network<O> {
     /// If its controller is not known, its path cannot be gone or varies a delay by more than there is, or if it is two-way
     /// and not TCP.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, SpecError> {
-        let index = self.flows.len() as u32;
-        let random = self.seed.stream(&format!("flow {}", self.added));
-        let routed = Routed::of(&spec, &self.hops, self.seed, index, self.added, self.watches_return)?;
+        let name = format!("flow {}", self.added);
         let answers = spec.answers()?;
-        let flow = self.flow_of(spec, random, routed)?;
-        self.unfinished += u32::from(!flow.is_done());
-        self.agenda.add(flow.start.max(self.now), Next::Start(index));
-        if let Amount::Time(length) = flow.amount {
-            self.agenda.add(flow.start.max(self.now) + length, Next::Stop(index));
-        }
-        self.flows.push(flow);
+        let index = self.insert(spec, self.seed.stream(&name), &name)?;
         if let Some(answers) = answers {
-            let random = self.seed.stream(&format!("flow {} back", self.added));
-            let half = self.flow_of(answers, random, Some(Routed::answering(index)))?;
-            self.flows.push(half);
+            let own = self.seed.stream(&format!("{name} back"));
+            self.put(answers, own, Some(Routed::answering(index)))?;
         }
         self.added += 1;
+        let flow = &self.flows[index as usize];
+        let start = flow.start.max(self.now);
+        self.unfinished += u32::from(!flow.is_done());
+        self.agenda.add(start, Next::Start(index));
+        if let Amount::Time(length) = flow.amount {
+            self.agenda.add(start + length, Next::Stop(index));
+        }
+        self.open(index, start);
         Ok(FlowId(index))
     }
 
-    fn flow_of(&self, spec: FlowSpec, random: Random, routed: Option<Routed>) -> Result<Flow, SpecError> {
-        let mut flow = Flow::new(spec, random, routed)?;
+    /// Makes a flow whose draws come from `own`, and on its route from streams named after `name`; nothing is to happen to it
+    /// yet.
+    fn insert(&mut self, spec: FlowSpec, own: Random, name: &str) -> Result<u32, SpecError> {
+        let owner = self.flows.len() as u32;
+        let routed = Routed::of(&spec, &self.hops, self.seed, owner, name, self.watches_return)?;
+        self.put(spec, own, routed)
+    }
+
+    fn put(&mut self, spec: FlowSpec, own: Random, routed: Option<Routed>) -> Result<u32, SpecError> {
+        let mut flow = Flow::new(spec, own, routed)?;
         if self.observer.watches_headers() {
             flow.receiver.keep_notes();
         }
-        Ok(flow)
+        self.flows.push(flow);
+        Ok(self.flows.len() as u32 - 1)
+    }
+
+    /// Tells that a flow's connection opens, whose first data sets out at `data`.
+    fn open(&mut self, index: u32, data: Time) {
+        let flow = &self.flows[index as usize];
+        let (ecn, offset) = match &flow.source {
+            Source::Connection(sender) => (sender.controller.ecn(), sender.offset()),
+            Source::Datagrams { .. } => (EcnUse::Off, 0),
+        };
+        let workload = flow.task.as_ref().map(|task| WorkloadId(task.workload));
+        let ahead = flow.routed.as_ref().map_or(Duration::ZERO, |routed| routed.routes[0].first);
+        let ([around, behind], flow) = (flow.rounds(), FlowId(index));
+        let (now, data) = (self.now, data + ahead);
+        self.observer.opening(&Opening { flow, workload, now, data, around, behind, ecn, offset });
     }
 
     /// What a flow has done so far.
@@ -196,7 +231,7 @@ impl<O: Observer> Network<O> {
         self.events
     }
 
-    /// Whether all limited flows have done what they were to do.
+    /// Whether all limited flows and workloads have done what they were to do.
     pub const fn is_done(&self) -> bool {
         self.unfinished == 0
     }
@@ -209,7 +244,7 @@ impl<O: Observer> Network<O> {
         self.now = self.now.max(end);
     }
 
-    /// The same, but no longer than until all limited flows are done. Tells whether they are.
+    /// The same, but no longer than until all limited flows and workloads are done. Tells whether they are.
     pub fn run_until_done(&mut self, latest: Time) -> bool {
         while !self.is_done() && self.agenda.next().is_some_and(|next| next <= latest) {
             self.step();
@@ -244,10 +279,14 @@ impl<O: Observer> Network<O> {
             Next::Reply(flow) => self.reply(flow),
             Next::Return(flow) => self.pass_back(flow),
             Next::Datagram(flow) => self.datagram(flow),
+            Next::Arrive(workload) => self.arrive(workload),
+            Next::Ask(flow) => self.ask(flow),
+            Next::Serve(flow) => self.serve(flow),
+            Next::Off(flow) => self.off(flow),
             Next::Start(flow) => self.start(flow),
             Next::Stop(flow) => self.stop(flow),
             Next::Opportunity(hop) => self.opportunity(hop),
-            Next::Arrive(place) => self.arrive(place),
+            Next::Reach(place) => self.reach(place),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! What may be seen of a simulated network, and what an observer may decide: the queue that a packet's flow has earned.
 
-use weir_core::{Ecn, Event, FlowId, Packet, Time};
+use weir_cc::EcnUse;
+use weir_core::{Duration, Ecn, Event, FlowId, Packet, Time};
 
 use crate::hop::HopId;
+use crate::workload::WorkloadId;
 
 /// Which way a packet goes over a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -53,6 +55,27 @@ pub struct Carried {
     pub blocks: [(u64, u64); 3],
 }
 
+/// A connection that opens: before its first packet, and again each time that a workload uses its ports once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The flow.
+    pub flow: FlowId,
+    /// The workload that it works for, if it works for one.
+    pub workload: Option<WorkloadId>,
+    /// The time.
+    pub now: Time,
+    /// When its first data is at its first link.
+    pub data: Time,
+    /// From the first link to the sender and back.
+    pub around: Duration,
+    /// From the last link to the receiver and back.
+    pub behind: Duration,
+    /// How it takes part in ECN; datagrams: [`EcnUse::Off`].
+    pub ecn: EcnUse,
+    /// Bytes that earlier connections on its ports have carried: its own count on from there.
+    pub offset: u64,
+}
+
 /// Watches a network, and may judge what arrives.
 pub trait Observer {
     /// Something happened to a packet in the queue of `hop`.
@@ -66,6 +89,9 @@ pub trait Observer {
     fn watches_return(&self) -> bool {
         false
     }
+
+    /// A connection opens.
+    fn opening(&mut self, _opening: &Opening) {}
 
     /// Whether it wants to know all that is in a header, to write it down. Asked when a flow is added.
     fn watches_headers(&self) -> bool {

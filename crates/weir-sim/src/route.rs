@@ -40,7 +40,7 @@ pub(crate) struct Answer {
 /// An acknowledgement alone.
 pub(crate) struct Alone {
     pub(crate) answer: Answer,
-    /// Packets of its own stream that the end which sends it had sent.
+    /// Bytes of its own stream that the end which sends it had sent.
     pub(crate) sent: u64,
 }
 
@@ -63,6 +63,8 @@ pub(crate) struct Routed {
     /// Of this half's data: 0 or 1 in `routes`.
     pub(crate) direction: usize,
     pub(crate) routes: [Route; 2],
+    /// See [`Flow::rounds`](crate::flow::Flow::rounds).
+    pub(crate) rounds: [Duration; 2],
     /// Acknowledgements alone that are on their way to the sender. A later one tells all that an earlier one did, so one that
     /// arrives takes those before it away.
     pub(crate) acks: VecDeque<Alone>,
@@ -90,14 +92,14 @@ impl Route {
 }
 
 impl Routed {
-    /// Of flow `owner`, the `number`th that was added; nothing if it is one that constant delays do for. What is
+    /// Of flow `owner`, with draws from streams named after `name`; nothing if it is one that constant delays do for. What is
     /// `watched` has a stop on each side of each link.
     pub(crate) fn of(
         spec: &FlowSpec,
         hops: &[Hop],
         seed: Seed,
         owner: u32,
-        number: u32,
+        name: &str,
         watched: bool,
     ) -> Result<Option<Self>, SpecError> {
         for (place, hop) in spec.path.iter().enumerate() {
@@ -129,7 +131,7 @@ impl Routed {
             if jitter > onward {
                 return Err(SpecError::Jitter { hop: link.index(), jitter, delay: onward });
             }
-            let name = format!("flow {number} link {} {side}", link.index());
+            let name = format!("{name} link {} {side}", link.index());
             let dice = (!impairment.is_none()).then(|| Dice::new(impairment, seed, &name));
             Ok(Stop { link, way, queue, onward, dice })
         };
@@ -158,7 +160,9 @@ impl Routed {
         if !watched {
             routes.iter_mut().for_each(Route::shorten);
         }
-        Ok(Some(Self::half(owner, spec.two_way.then_some(owner + 1), 0, routes)))
+        let links = spec.path.iter().fold(Duration::ZERO, |sum, hop| sum + hops[hop.index()].delay * 2);
+        let rounds = [before, behind + links];
+        Ok(Some(Self { rounds, ..Self::half(owner, spec.two_way.then_some(owner + 1), 0, routes) }))
     }
 
     /// The half whose data goes back.
@@ -167,7 +171,16 @@ impl Routed {
     }
 
     fn half(owner: u32, other: Option<u32>, direction: usize, routes: [Route; 2]) -> Self {
-        Self { owner, other, direction, routes, acks: VecDeque::new(), riders: VecDeque::new(), answered: 0 }
+        Self {
+            owner,
+            other,
+            direction,
+            routes,
+            rounds: [Duration::ZERO; 2],
+            acks: VecDeque::new(),
+            riders: VecDeque::new(),
+            answered: 0,
+        }
     }
 
     /// Where on the owner's routes the queue `hop` is: direction and place.

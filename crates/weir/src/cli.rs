@@ -72,6 +72,16 @@ pub(crate) enum Command {
     )]
     Figure(FigureCommand),
 
+    /// Run sets of scenarios that others have agreed on, over several queue disciplines, and report in one page.
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  weir suite list
+  weir suite run rfc7928 --out results/rfc7928
+  weir suite run rfc7928 --qdisc \"codel limit 1bdp\" --qdisc \"pie limit 1bdp\" --only 8.2"
+    )]
+    Suite(SuiteCommand),
+
     /// Say what this host can do for each world, and the command that fixes what is missing.
     #[command(after_help = "Example:
   weir doctor
@@ -139,12 +149,8 @@ pub(crate) struct RunArgs {
     /// The scenarios, TOML files.
     #[arg(required = true, value_name = "SCENARIO")]
     pub(crate) scenarios: Vec<PathBuf>,
-    /// The world to run it in.
-    #[arg(long = "on", value_enum, default_value_t = World::Emu)]
-    pub(crate) world: World,
-    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) kernel: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Where tables, JSON and report go [default: results/NAME].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -157,12 +163,26 @@ pub(crate) struct RunArgs {
     /// Write the packets' headers to packets.pcapng, whatever the scenario says.
     #[arg(long)]
     pub(crate) pcap: bool,
+    /// Write what happens to each packet to packets.tr, whatever the scenario says (world sim).
+    #[arg(long)]
+    pub(crate) trace: bool,
     /// How packets are read and written.
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     pub(crate) io: Io,
     /// Print the result as JSON on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Where scenarios run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Place {
+    /// The world to run it in.
+    #[arg(long = "on", value_enum, default_value_t = World::Emu)]
+    pub(crate) world: World,
+    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) kernel: Option<String>,
 }
 
 /// Where a scenario runs.
@@ -225,12 +245,8 @@ pub(crate) enum FigureCommand {
 pub(crate) struct FigureRunArgs {
     /// The figure, as `weir figure list` calls it.
     pub(crate) id: String,
-    /// The world to run it in.
-    #[arg(long = "on", value_enum, default_value_t = World::Emu)]
-    pub(crate) world: World,
-    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) kernel: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Fewer runs, a tenth of the rate and of the bytes.
     #[arg(long)]
     pub(crate) quick: bool,
@@ -250,6 +266,57 @@ pub(crate) struct FigureRunArgs {
     #[arg(long)]
     pub(crate) jobs: Option<usize>,
     /// Where table, plot and the runs' data go [default: results/FIGURE].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print JSON on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SuiteCommand {
+    /// List the suites and their scenarios.
+    #[command(after_help = "Example:
+  weir suite list --json
+      prints an array of objects with id, about and scenarios")]
+    List {
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a suite: each of its scenarios over each discipline.
+    #[command(after_help = "Example:
+  weir suite run l4s --out results/l4s
+      writes suite.html, suite.csv, suite.json and each run's tables to results/l4s")]
+    Run(SuiteRunArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SuiteRunArgs {
+    /// The suite, as `weir suite list` calls it, or a folder with a suite.toml.
+    pub(crate) suite: String,
+    /// The world to run it in.
+    #[arg(long = "on", value_enum, default_value_t = World::Sim)]
+    pub(crate) world: World,
+    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) kernel: Option<String>,
+    /// A queue discipline, written as in a scenario, instead of the suite's; may be repeated.
+    #[arg(long = "qdisc", value_name = "WORDS")]
+    pub(crate) qdiscs: Vec<String>,
+    /// Only scenarios with this text in their section or title.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+    /// A seed instead of the scenarios' own.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// The number of the run under the seed.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) run: u64,
+    /// How many runs go on at the same time [default: one per processor, in other worlds than sim as the rate allows].
+    #[arg(long)]
+    pub(crate) jobs: Option<usize>,
+    /// Where the page, the tables and the runs' data go [default: results/SUITE].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Print JSON on standard output.
@@ -315,10 +382,9 @@ pub(crate) struct SetupArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct UpArgs {
-    #[command(flatten)]
-    pub(crate) setup: SetupArgs,
+/// How the commands that change an interface tell what they do.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct StepOutput {
     /// Print the exact lines and change nothing; needs no privileges.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -328,15 +394,19 @@ pub(crate) struct UpArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub(crate) setup: SetupArgs,
+    #[command(flatten)]
+    pub(crate) output: StepOutput,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ReloadArgs {
     #[command(flatten)]
     pub(crate) setup: SetupArgs,
-    /// Print the exact lines and change nothing; needs no privileges.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Print the steps as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: StepOutput,
 }
 
 #[derive(Debug, Args)]
@@ -350,12 +420,8 @@ pub(crate) struct DownArgs {
     /// All interfaces of this network namespace.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Print the exact lines and change nothing; needs no privileges.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Print the steps as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: StepOutput,
 }
 
 #[derive(Debug, Args)]

@@ -22,7 +22,7 @@ pub(crate) fn run(args: &DownArgs) -> anyhow::Result<ExitCode> {
         return Ok(wrong("give an interface, as in weir down dev eth0, or --all"));
     }
     let mut go_on = |_: &_| ControlFlow::Continue(());
-    let done = match (args.dry_run, device) {
+    let done = match (args.output.dry_run, device) {
         (true, device) => kernel::plan_down(device),
         (false, Some(device)) => kernel::down(device, &mut go_on),
         (false, None) => kernel::down_all(&mut go_on),
@@ -43,9 +43,9 @@ fn tell_all(args: &DownArgs, device: Option<&str>, done: &Down) -> anyhow::Resul
         Some(device) => device.to_owned(),
         None => done.devices.join(", "),
     };
-    if args.json {
+    if args.output.json {
         talk::print_json(&Told { device: &names, steps: tell(&done.steps), warnings: &[] })?;
-    } else if args.dry_run {
+    } else if args.output.dry_run {
         print_lines(&done.steps)?;
     } else if done.steps.is_empty() {
         let of = device.map(|device| format!("{device}: ")).unwrap_or_default();

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use weir_lab::figure::{self, FigureOptions, Plan, UNFINISHED};
+use weir_lab::batch::BatchOptions;
+use weir_lab::figure::{self, Plan};
 use weir_lab::run::RunOptions;
 
 use crate::cli::FigureRunArgs;
@@ -38,7 +39,7 @@ pub(crate) fn list(json: bool) -> anyhow::Result<ExitCode> {
 pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
     let figure = figure::find(&args.id).map_err(anyhow::Error::msg)?;
     let plan = Plan {
-        world: args.world.into(),
+        world: args.place.world.into(),
         variant: args.variant.clone(),
         quick: args.quick,
         runs: args.runs,
@@ -49,14 +50,11 @@ pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
     weir_lab::output::check_writable(&out)?;
     let stop = talk::stop_flag()?;
     let progress = talk::Progress::new(&args.id);
-    let options = FigureOptions {
+    let options = BatchOptions {
         out: out.clone(),
         jobs: args.jobs,
-        run: RunOptions { kernel: args.kernel.clone(), ..RunOptions::new(&stop) },
-        progress: &|now| {
-            let note = format!("{}/{} runs; {}", now.done, now.total, now.last);
-            progress.show(now.done as f64 / now.total as f64, now.left, &note);
-        },
+        run: RunOptions { kernel: args.place.kernel.clone(), ..RunOptions::new(&stop) },
+        progress: &|now| progress.show_runs(&now),
     };
     let result = figure::run(figure.as_ref(), &plan, &options)?;
     drop(progress);
@@ -73,20 +71,5 @@ pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
         }
         talk::print(&format!("Plot and tables: {}", out.join("figure.html").display()))?;
     }
-    if result.continued > 0 {
-        eprintln!("weir: {} runs are those of an earlier command that was not finished", result.continued);
-    }
-    for warning in &result.warnings {
-        eprintln!("weir: warning: {warning}");
-    }
-    let list = out.join(UNFINISHED);
-    if list.exists() {
-        let what = "runs are missing; the same command makes those, or all again without";
-        eprintln!("weir: {what} {}", list.display());
-    }
-    Ok(match (talk::is_stopped(&stop), result.warnings.is_empty()) {
-        (true, _) => ExitCode::from(talk::INTERRUPTED),
-        (false, true) => ExitCode::SUCCESS,
-        (false, false) => ExitCode::from(talk::DOUBTFUL),
-    })
+    Ok(talk::batch_end(&out, result.continued, &result.warnings, &stop))
 }

@@ -10,6 +10,7 @@ mod generate;
 mod reload;
 mod run;
 mod show;
+mod suite;
 mod talk;
 mod top;
 mod up;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command, FigureCommand};
+use cli::{Cli, Command, FigureCommand, SuiteCommand};
 
 fn main() -> ExitCode {
     let outcome = match &Cli::parse().command {
@@ -30,6 +31,8 @@ fn main() -> ExitCode {
         Command::Reload(args) => reload::run(args),
         Command::Figure(FigureCommand::List { json }) => figure::list(*json),
         Command::Figure(FigureCommand::Run(args)) => figure::run(args),
+        Command::Suite(SuiteCommand::List { json }) => suite::list(*json),
+        Command::Suite(SuiteCommand::Run(args)) => suite::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Show(args) => show::run(args),
         Command::Top(args) => top::run(args),

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
     // A file is all that is wanted; words alone change what is there.
     let keys = if args.setup.config.is_some() { said } else { said.over(standing.keys) };
     match Setup::from_keys(keys) {
-        Ok(setup) => bring(&setup, args.dry_run, args.json),
+        Ok(setup) => bring(&setup, args.output),
         Err(error) => Ok(wrong_words(&error)),
     }
 }

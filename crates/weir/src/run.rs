@@ -67,6 +67,7 @@ fn load(args: &RunArgs) -> anyhow::Result<Vec<Scenario>> {
             scenario.seed = seed;
         }
         scenario.measure.pcap |= args.pcap;
+        scenario.measure.trace |= args.trace;
         anyhow::ensure!(
             scenarios.iter().all(|other: &Scenario| folder_name(other) != folder_name(&scenario)),
             "{}: another scenario is called '{}' too; give one of them another name",
@@ -86,8 +87,8 @@ fn run_one(
 ) -> anyhow::Result<RunResult> {
     let progress = talk::Progress::new(&scenario.name);
     let options = RunOptions {
-        world: args.world.into(),
-        kernel: args.kernel.clone(),
+        world: args.place.world.into(),
+        kernel: args.place.kernel.clone(),
         run: args.run,
         io: match args.io {
             Io::Auto => IoKind::Auto,
@@ -95,6 +96,7 @@ fn run_one(
             Io::PacketSocket => IoKind::PacketSocket,
         },
         pcap: scenario.measure.pcap.then(|| folder.join("packets.pcapng")),
+        trace: scenario.measure.trace.then(|| folder.join("packets.tr")),
         progress: &|now| progress.show(now.done, now.left, ""),
         ..RunOptions::new(stop)
     };

@@ -1,6 +1,7 @@
 //! How the command speaks: data on standard output, talk on standard error, and a reader who has gone is no failure.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use weir_lab::batch::{BatchProgress, UNFINISHED};
 use weir_lab::vm::scenarios::{PROGRESS_LINES, progress_line};
 
 /// The result is doubtful.
@@ -85,6 +87,34 @@ impl Progress {
         self.bar.set_position(permille);
         let left = left.map(|left| format!("{} s left", left.as_secs())).unwrap_or_default();
         self.bar.set_message(if note.is_empty() { left } else { format!("{left}  {note}") });
+    }
+}
+
+impl Progress {
+    /// Shows how far a batch of runs is.
+    pub(crate) fn show_runs(&self, now: &BatchProgress) {
+        let note = format!("{}/{} runs; {}", now.done, now.total, now.last);
+        self.show(now.done as f64 / now.total as f64, now.left, &note);
+    }
+}
+
+/// Tells what a reader must know of a batch whose files are in `out`, and how it ended.
+pub(crate) fn batch_end(out: &Path, continued: usize, warnings: &[String], stop: &AtomicBool) -> ExitCode {
+    if continued > 0 {
+        eprintln!("weir: {continued} runs are those of an earlier command that was not finished");
+    }
+    for warning in warnings {
+        eprintln!("weir: warning: {warning}");
+    }
+    let list = out.join(UNFINISHED);
+    if list.exists() {
+        let what = "runs are missing; the same command makes those, or all again without";
+        eprintln!("weir: {what} {}", list.display());
+    }
+    match (is_stopped(stop), warnings.is_empty()) {
+        (true, _) => ExitCode::from(INTERRUPTED),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::from(DOUBTFUL),
     }
 }
 

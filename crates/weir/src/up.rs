@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use serde::Serialize;
 use weir_link::kernel::{self, Keys, Setup, SetupError, Step, UpError};
 
-use crate::cli::{SetupArgs, UpArgs};
+use crate::cli::{SetupArgs, StepOutput, UpArgs};
 use crate::talk;
 
 /// Sets up, or says what it would do.
@@ -17,12 +17,12 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         Ok(setup) => setup,
         Err(error) => return Ok(wrong_words(&error)),
     };
-    bring(&setup, args.dry_run, args.json)
+    bring(&setup, args.output)
 }
 
 /// Goes to `setup` and tells of it.
-pub(crate) fn bring(setup: &Setup, dry_run: bool, json: bool) -> anyhow::Result<ExitCode> {
-    let done = if dry_run {
+pub(crate) fn bring(setup: &Setup, output: StepOutput) -> anyhow::Result<ExitCode> {
+    let done = if output.dry_run {
         kernel::plan(setup)
     } else {
         let stop = talk::stop_flag()?;
@@ -38,13 +38,13 @@ pub(crate) fn bring(setup: &Setup, dry_run: bool, json: bool) -> anyhow::Result<
     for warning in &done.warnings {
         eprintln!("weir: warning: {warning}");
     }
-    if json {
+    if output.json {
         talk::print_json(&Told {
             device: &setup.device,
             steps: tell(&done.steps),
             warnings: &done.warnings,
         })?;
-    } else if dry_run {
+    } else if output.dry_run {
         print_lines(&done.steps)?;
     } else if done.steps.is_empty() {
         eprintln!("{}: nothing to change", setup.device);

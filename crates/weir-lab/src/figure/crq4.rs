@@ -160,7 +160,7 @@ impl Figure for Crq4 {
         }
         let statements = rows.iter().filter_map(statement).collect();
         let mut result =
-            FigureResult::new(&self.id, plan, rows, statements, super::run::warnings(jobs, results));
+            FigureResult::new(&self.id, plan, rows, statements, crate::batch::warnings(jobs, results));
         result.table = summary::figure_table(&result, "score 0-100", 0);
         result.html = page::scores(&self.title, &self.paper, &result);
         result

@@ -237,7 +237,7 @@ impl Figure for Crq5 {
         }
         let statements = statements(&rows);
         let mut result =
-            FigureResult::new(&self.id, plan, rows, statements, super::run::warnings(jobs, results));
+            FigureResult::new(&self.id, plan, rows, statements, crate::batch::warnings(jobs, results));
         result.table = summary::figure_table(&result, "mean FCT score, -1 to 1", 2);
         result.html = page::heat(&self.title, &self.paper, &result, 0.15);
         result

@@ -8,17 +8,15 @@ mod crq5;
 mod page;
 mod run;
 mod setting;
-mod unfinished;
 
 use serde::Serialize;
 
+use crate::batch::Job;
 use crate::result::RunResult;
 use crate::run::World;
-use crate::scenario::Scenario;
 
-pub use run::{FigureError, FigureOptions, FigureProgress, run};
+pub use run::{FigureError, run};
 pub use setting::Variant;
-pub use unfinished::UNFINISHED;
 
 /// A figure of a paper.
 pub trait Figure: Sync {
@@ -78,17 +76,6 @@ pub struct Plan {
     pub seed: u64,
     /// Only jobs whose name contains this.
     pub only: Option<String>,
-}
-
-/// One run of a figure.
-#[derive(Clone, Debug)]
-pub struct Job {
-    /// Names the cell and the run: also the folder of its data.
-    pub name: String,
-    /// What runs.
-    pub scenario: Scenario,
-    /// The number of the run under the seed.
-    pub run: u64,
 }
 
 /// A figure, made.

@@ -41,23 +41,11 @@ impl FlowKind {
     pub(super) fn flow(&self, bytes: u64, ecn: bool) -> Flow {
         Flow {
             name: self.name.clone(),
-            stack: self.stack,
             controller: self.controller.clone(),
-            path: None,
-            direction: Default::default(),
             pattern: self.pattern,
             bytes: Some(Bytes(bytes)),
-            duration: None,
-            start: Duration::ZERO,
             ecn,
-            rtt: None,
-            rate: None,
-            gso: None,
-            initial_window: None,
-            ack_every: None,
-            ack_delay: None,
-            gro: None,
-            count: 1,
+            ..Flow::of(self.stack)
         }
     }
 }
@@ -103,7 +91,8 @@ pub(super) fn scenario(
         )]),
         links: Vec::new(),
         flows,
-        measure: Measure { interval: Duration::from_millis(100), timeout, pcap: false },
+        workloads: Vec::new(),
+        measure: Measure { interval: Duration::from_millis(100), timeout, ..Measure::default() },
     }
 }
 

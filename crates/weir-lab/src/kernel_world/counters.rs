@@ -46,11 +46,11 @@ pub(super) fn root(qdiscs: &[Value]) -> Option<RootCounters> {
 }
 
 /// Which of `kinds` this kernel has not, found by trying.
-pub(super) fn missing<'a>(kinds: &[&'a str]) -> Result<Vec<&'a str>, KernelWorldError> {
+pub(super) fn missing(kinds: &[(&'static str, String)]) -> Result<Vec<&'static str>, KernelWorldError> {
     let namespace = Namespace::create("probe")?;
     let mut missing = Vec::new();
-    for kind in kinds {
-        let lines = [format!("qdisc add dev lo root {kind}"), "qdisc del dev lo root".to_owned()];
+    for (kind, words) in kinds {
+        let lines = [format!("qdisc add dev lo root {kind} {words}"), "qdisc del dev lo root".to_owned()];
         match namespace.tc(&lines) {
             Ok(()) => {}
             // What the kernel says of a kind that it does not know, or tc of one that it cannot spell.

@@ -61,7 +61,7 @@ impl Delays {
         if rtt == Duration::ZERO && own.iter().all(|own| *own == rtt) {
             return Ok(Self::None);
         }
-        if own.iter().all(|own| *own == rtt) && counters::missing(&["netem"])?.is_empty() {
+        if own.iter().all(|own| *own == rtt) && counters::missing(&[("netem", String::new())])?.is_empty() {
             netem(scenario, topology)?;
             return Ok(Self::Netem);
         }

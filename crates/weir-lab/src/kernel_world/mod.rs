@@ -9,6 +9,7 @@ mod counters;
 mod delays;
 mod health;
 mod law;
+mod leaf;
 mod measure;
 mod packets;
 mod schedule;
@@ -154,6 +155,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         world: World::Kernel,
         io,
         flows: flows.into_iter().zip(results).collect(),
+        workloads: Vec::new(),
         health: health::of(scenario, &tree, &heard, delayed.as_ref(), root),
         recorder: heard.books.recorder,
         law_counters,
@@ -162,6 +164,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         started_unix_s: since_1970.as_secs(),
         wall,
         cut_short,
+        cut_workloads: Vec::new(),
         capture_missed: missed,
         host_drops,
     };

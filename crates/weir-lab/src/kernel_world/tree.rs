@@ -5,10 +5,11 @@
 //! their parent; with strict priority both live on borrowing and the responsive class borrows first (HTB's `prio`).
 
 use weir_core::{Duration, QueueChoice, Rate};
-use weir_qdisc::config::{BuildContext, CodelKeys, CrqKeys, QdiscConfig, SplitKind};
-use weir_qdisc::{KernelVariant, QueueLimit, Sharing, Switching};
+use weir_qdisc::config::{BuildContext, CrqKeys, QdiscConfig, SplitKind};
+use weir_qdisc::{Sharing, Switching};
 
 use super::KernelWorldError;
+use super::leaf::Leaf;
 use crate::scenario::{FULL_PACKET, Scenario};
 
 /// The class that a packet gets is `MAJOR:1` (responsive) or `MAJOR:2` (standard), whoever chooses it.
@@ -37,8 +38,8 @@ pub(super) struct Domain {
 pub(super) struct Tree {
     /// What follows `tc qdisc add dev DEVICE root`, and further lines, in which `DEVICE` stands for the interface.
     lines: Vec<String>,
-    /// The kinds of qdisc that the kernel must have, without repetition.
-    pub(super) kinds: Vec<&'static str>,
+    /// The kinds of qdisc that the kernel must have, without repetition, each with options that it takes.
+    pub(super) kinds: Vec<(&'static str, String)>,
     /// 1, or 2: standard and responsive.
     pub(super) queues: usize,
     /// One, or one per queue where each keeps to its share.
@@ -47,6 +48,10 @@ pub(super) struct Tree {
     pub(super) burst: u64,
     /// Whether a queue can set CE.
     pub(super) can_mark: bool,
+    /// Of each queue: packets leave it in the order in which they came.
+    pub(super) in_order: Vec<bool>,
+    /// Of each queue: its AQM refuses packets on arrival.
+    pub(super) early: Vec<bool>,
 }
 
 struct Class<'a> {
@@ -74,11 +79,13 @@ impl Tree {
         let context = scenario.build_context(0);
         let mut tree = Self {
             lines: vec![root(bottleneck.overhead)],
-            kinds: vec!["htb"],
+            kinds: vec![("htb", String::new())],
             queues: 1,
             domains: vec![Domain { rate, burst: link }],
             burst: link,
             can_mark: false,
+            in_order: Vec::new(),
+            early: Vec::new(),
         };
         let QdiscConfig::Crq(keys) = &bottleneck.qdisc else {
             let leaf = &bottleneck.qdisc;
@@ -143,10 +150,13 @@ impl Tree {
         key: &str,
     ) -> Result<(), KernelWorldError> {
         let Class { minor, rate, ceil, prio, burst, leaf, share } = class;
-        let (kind, words) = words(leaf, &BuildContext { rate: *share, ..*context }, key)?;
-        self.can_mark |= matches!(leaf, QdiscConfig::Codel(keys) if keys.ecn || keys.ce_threshold.is_some());
-        if !self.kinds.contains(&kind) {
-            self.kinds.push(kind);
+        let Leaf { kind, words, marks, in_order, early } =
+            Leaf::of(leaf, &BuildContext { rate: *share, ..*context }, key)?;
+        self.can_mark |= marks;
+        self.in_order.push(in_order);
+        self.early.push(early);
+        if self.kinds.iter().all(|(known, _)| *known != kind) {
+            self.kinds.push((kind, words.clone()));
         }
         self.lines.push(format!(
             "class add dev DEVICE parent {MAJOR:x}:{parent} classid {MAJOR:x}:{minor} htb rate {} ceil {} \
@@ -174,7 +184,7 @@ fn bits(rate: Rate) -> String {
     format!("{}bit", rate.bits_per_sec())
 }
 
-fn cannot(key: &str, message: &str) -> KernelWorldError {
+pub(super) fn cannot(key: &str, message: &str) -> KernelWorldError {
     KernelWorldError::Cannot { key: key.to_owned(), message: message.to_owned() }
 }
 
@@ -193,51 +203,6 @@ fn check_crq(keys: &CrqKeys) -> Result<(), KernelWorldError> {
         return Err(cannot("bottleneck.qdisc.split", "strict priority needs \"shared\""));
     }
     Ok(())
-}
-
-/// The kind and the options of a leaf, as `tc` takes them.
-fn words(
-    leaf: &QdiscConfig,
-    context: &BuildContext,
-    key: &str,
-) -> Result<(&'static str, String), KernelWorldError> {
-    let wrong = |error: weir_qdisc::config::ConfigError| cannot(key, &error.to_string());
-    Ok(match leaf {
-        QdiscConfig::Pfifo(keys) => ("pfifo", format!("limit {}", keys.resolve(context).map_err(wrong)?)),
-        QdiscConfig::Bfifo(keys) => ("bfifo", format!("limit {}", keys.resolve(context).map_err(wrong)?)),
-        QdiscConfig::Codel(keys) => ("codel", codel(keys, context, key)?),
-        QdiscConfig::Crq(_) => return Err(cannot(key, "a crq cannot stand inside another")),
-        other => {
-            let message = format!("{} is not set up in the kernel's world; use --on emu", other.kind());
-            return Err(cannot(key, &message));
-        }
-    })
-}
-
-fn codel(keys: &CodelKeys, context: &BuildContext, key: &str) -> Result<String, KernelWorldError> {
-    let resolved = keys.resolve(context).map_err(|error| cannot(key, &error.to_string()))?;
-    let QueueLimit::Packets(limit) = resolved.limit else {
-        let message =
-            "the kernel's CoDel counts packets; give the limit as packets (1000p) or in bdp, or use --on emu";
-        return Err(cannot(&format!("{key}.limit"), message));
-    };
-    if keys.ce_threshold_ect1 {
-        let message =
-            "the kernel's CoDel marks whatever takes part in ECN; leave the key out, or use --on emu";
-        return Err(cannot(&format!("{key}.ce_threshold_ect1"), message));
-    }
-    if keys.kernel != KernelVariant::default() {
-        let message = "the running kernel decides; leave the key out, or use --on emu";
-        return Err(cannot(&format!("{key}.kernel"), message));
-    }
-    let micros = |time: Duration| format!("{}us", time.as_nanos() as f64 / 1e3);
-    let mut words =
-        format!("limit {limit} target {} interval {}", micros(resolved.target), micros(resolved.interval));
-    words.push_str(if resolved.ecn { " ecn" } else { " noecn" });
-    if let Some(threshold) = resolved.ce_threshold {
-        words.push_str(&format!(" ce_threshold {}", micros(threshold.above)));
-    }
-    Ok(words)
 }
 
 #[cfg(test)]
@@ -266,7 +231,8 @@ mod tests {
             ]
         );
         assert_eq!((tree.queues, tree.domains.len(), tree.can_mark), (1, 1, false));
-        assert_eq!(tree.kinds, ["htb", "bfifo"]);
+        let kinds: Vec<_> = tree.kinds.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!((kinds, tree.in_order), (vec!["htb", "bfifo"], vec![true]));
     }
 
     #[test]
@@ -306,8 +272,6 @@ mod tests {
     fn what_the_kernel_cannot_do_is_refused_by_name() {
         for (qdisc, key) in [
             ("crq switching drain", "bottleneck.qdisc.switching: "),
-            ("codel limit 64kb", "bottleneck.qdisc.limit: "),
-            ("codel kernel 6.12", "bottleneck.qdisc.kernel: "),
             (
                 "crq responsive codel ce_threshold 1ms ce_threshold_ect1",
                 "bottleneck.qdisc.responsive.ce_threshold_ect1: ",

@@ -1,10 +1,9 @@
 //! Turns what the kernel tells of packets into the events that every other part of Weir lives on, and keeps the books:
 //! conservation, order, the bound on the rate, lateness.
 //!
-//! Not every step is announced: some virtual machines run a few of the kernel's interrupts without its tracepoints. The
-//! queues are FIFOs, so a packet that came before one that has left is gone as well; it is taken to have left when an
-//! exact link would have sent it. One that leaves without having come came with the one before it. Both are counted as
-//! unheard.
+//! Not every step is announced: some virtual machines run a few of the kernel's interrupts without its tracepoints. Where
+//! the queue is a FIFO, a packet that came before one that has left is gone as well; it is taken to have left when an exact
+//! link would have sent it. One that leaves without having come came with the one before it. Both are counted as unheard.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -149,7 +148,9 @@ impl Watcher {
                 What::Left => self.left(&measured, now),
                 What::Refused => {
                     let waiting = self.arrival(&measured, now);
-                    self.event(EventKind::Drop(DropReason::Overflow), &waiting, now, Duration::ZERO);
+                    let early = self.tree.early[usize::from(waiting.queue.0)];
+                    let reason = if early { DropReason::Early } else { DropReason::Overflow };
+                    self.event(EventKind::Drop(reason), &waiting, now, Duration::ZERO);
                 }
                 What::Dropped => self.dropped(&measured, now),
                 What::Other => self.capture(Direction::Reverse, &measured, now),
@@ -220,11 +221,9 @@ impl Watcher {
     }
 
     fn enqueued(&mut self, measured: &Measured, now: Time) {
-        if let Some((queue, number)) = self.places.get(&measured.id).copied() {
-            // The buffer is used again: the packet that was in it, and those before it, have left.
-            while self.places.get(&measured.id) == Some(&(queue, number))
-                && self.leave_unheard(usize::from(queue.0), Some(now))
-            {}
+        // The buffer is used again: the packet that was in it has left, and in a FIFO those before it.
+        if let Some(waiting) = self.take(measured.id, now) {
+            self.departed_unheard(waiting, Some(now));
         }
         let waiting = self.arrival(measured, now);
         let queue = usize::from(waiting.queue.0);
@@ -263,10 +262,15 @@ impl Watcher {
         self.event(EventKind::Drop(DropReason::Aqm), waiting, now, sojourn);
     }
 
-    /// Takes a packet out of its queue, after all that came before it.
+    /// Takes a packet out of its queue, in a FIFO after all that came before it.
     fn take(&mut self, id: u64, now: Time) -> Option<Waiting> {
         let (queue, number) = self.places.get(&id).copied()?;
         let queue = usize::from(queue.0);
+        if !self.tree.in_order[queue] {
+            // Numbers only grow from front to back.
+            let at = self.inside[queue].binary_search_by_key(&number, |waiting| waiting.packet.id).ok()?;
+            return self.remove(queue, at);
+        }
         while let Some(first) = self.inside[queue].front().copied()
             && first.packet.id != number
         {
@@ -300,7 +304,11 @@ impl Watcher {
     }
 
     fn pop(&mut self, queue: usize) -> Option<Waiting> {
-        let waiting = self.inside[queue].pop_front()?;
+        self.remove(queue, 0)
+    }
+
+    fn remove(&mut self, queue: usize, at: usize) -> Option<Waiting> {
+        let waiting = self.inside[queue].remove(at)?;
         self.places.remove(&waiting.id);
         self.backlog[queue].packets -= 1;
         self.backlog[queue].bytes -= u64::from(waiting.packet.wire_bytes);
@@ -311,10 +319,14 @@ impl Watcher {
     /// there was one.
     fn leave_unheard(&mut self, queue: usize, latest: Option<Time>) -> bool {
         let Some(waiting) = self.pop(queue) else { return false };
+        self.departed_unheard(waiting, latest);
+        true
+    }
+
+    fn departed_unheard(&mut self, waiting: Waiting, latest: Option<Time>) {
         self.oddities.unheard += 1;
         let due = self.schedule(waiting.queue).due().max(waiting.packet.arrived).max(self.last_left);
         self.departure(waiting, waiting.packet.ecn, latest.map_or(due, |latest| due.min(latest)));
-        true
     }
 
     fn departure(&mut self, mut waiting: Waiting, ecn: Ecn, now: Time) {
@@ -493,6 +505,32 @@ mod tests {
         assert!(audit.holds(), "{audit:?}");
         assert_eq!((audit.total.arrived, audit.total.departed, audit.total.dropped), (4, 3, 1));
         assert_eq!((recorder.queues[0].dropped, oddities), (1, Oddities::default()));
+    }
+
+    #[test]
+    fn flow_queues_are_left_in_any_order() {
+        let mut watcher = watcher("fq_codel", 1);
+        (0..3).for_each(|id| tell(&mut watcher, id, id, ENQUEUED, 2, 2));
+        tell(&mut watcher, 1000, 2, LEFT, 2, 3);
+        tell(&mut watcher, 2000, 0, LEFT, 2, 2);
+        // 1 goes unheard, then its buffer is used again.
+        tell(&mut watcher, 3000, 1, ENQUEUED, 2, 2);
+        watcher.work_off(u64::MAX);
+        assert_eq!(watcher.inside(), 1);
+        let Books { recorder, audit, oddities, .. } = watcher.finish(None);
+        assert_eq!((audit.total.arrived, audit.total.departed, audit.still_queued), (4, 3, 1));
+        assert_eq!((recorder.queues[0].marked, oddities.unheard, oddities.inexplicable), (1, 1, 0));
+    }
+
+    #[test]
+    fn an_aqm_that_refuses_is_not_a_full_queue() {
+        let mut watcher = watcher("pie", 1);
+        tell(&mut watcher, 0, 0, REFUSED, 2, 0);
+        let Books { recorder, audit, .. } = watcher.finish(None);
+        assert_eq!(
+            (audit.total.dropped, recorder.queues[0].overflowed, recorder.queues[0].dropped),
+            (1, 0, 1)
+        );
     }
 
     #[test]

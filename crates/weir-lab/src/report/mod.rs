@@ -5,6 +5,7 @@
 //! colours.
 
 mod charts;
+mod clouds;
 mod figure;
 mod palette;
 mod plot;
@@ -15,6 +16,7 @@ mod timeline;
 
 use std::fmt::Write;
 
+pub use clouds::{Cloud, Point, clouds};
 pub use figure::{StripColumn, StripPanel, heat_table, strip_plot};
 
 use crate::result::RunResult;
@@ -70,6 +72,7 @@ pub fn html(results: &[(&str, &RunResult)]) -> String {
         }
         body.push_str(&tables::flows(result, &colours));
     }
+    body.push_str(&tables::workloads(results));
     body.push_str("</section>\n<section><h2>Queues</h2>");
     body.push_str(&tables::queues(results));
     body.push_str("</section>\n<section><h2>Can this run be trusted?</h2><p class=\"note\">What the emulator says about its \

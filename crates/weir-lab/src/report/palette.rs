@@ -65,6 +65,11 @@ pub(super) fn queue(name: &str) -> Colour {
     if name == "responsive" { RESPONSIVE } else { STANDARD }
 }
 
+/// The colour of the system at `index` of those that a chart compares.
+pub(super) fn series(index: usize) -> Colour {
+    FLOWS[index % NAMED_FLOWS]
+}
+
 /// The rules that give charts their dark colours.
 pub(super) fn dark_rules() -> String {
     let fixed = [INK, MUTED, GRID, STANDARD, RESPONSIVE, UNJUDGED, REST];

@@ -156,6 +156,54 @@ pub(super) fn flows(result: &RunResult, colours: &FlowColours) -> String {
     out
 }
 
+/// A row per workload of every run; empty if there is none.
+pub(super) fn workloads(results: &[(&str, &RunResult)]) -> String {
+    let rows = results.iter().flat_map(|(label, result)| {
+        result.workloads.iter().map(move |workload| {
+            let kind = format!("{}, {} {}", workload.kind, workload.stack, workload.controller);
+            let place = if results.len() > 1 { format!(", {}", escape(label)) } else { String::new() };
+            let stalls = if workload.kind == "video" {
+                format!("{}<br><small>{}</small>", count(workload.stalls), seconds(Some(workload.stalled_s)))
+            } else {
+                dash()
+            };
+            vec![
+                format!("{}<br><small>{}{place}</small>", escape(&workload.name), escape(kind.trim())),
+                count(workload.requests),
+                part(workload.completed, workload.requests),
+                seconds(workload.fct_mean_s),
+                seconds(workload.fct_p50_s),
+                seconds(workload.fct_p90_s),
+                seconds(workload.fct_p99_s),
+                bytes(workload.received_bytes),
+                bps(workload.goodput_bps),
+                part(workload.dropped, workload.packets),
+                part(workload.marked, workload.packets),
+                stalls,
+            ]
+        })
+    });
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head = [
+        "workload",
+        "requests",
+        "completed",
+        "FCT mean",
+        "p50",
+        "p90",
+        "p99",
+        "received",
+        "goodput",
+        "dropped",
+        "marked",
+        "stalls",
+    ];
+    format!("</section>\n<section><h2>Workloads</h2>{}", table(&head, rows))
+}
+
 /// A row per queue of every run.
 pub(super) fn queues(results: &[(&str, &RunResult)]) -> String {
     let rows = results.iter().flat_map(|(label, result)| {

@@ -66,8 +66,11 @@ impl Flow {
 impl Scenario {
     /// What only world `sim` can do of what is asked for: the key and its place.
     pub(crate) fn needs_simulator(&self) -> Option<String> {
-        let ends =
+        let of_flow =
             |flow: &Flow| flow.given_ends().next().map(|key| format!("flow '{}': {key}", flow.label()));
-        self.given_path().or_else(|| self.flows.iter().find_map(ends))
+        let workload = || self.workloads.first().map(|first| format!("workload '{}'", first.label()));
+        let trace = || self.measure.trace.then(|| "measure.trace".to_owned());
+        let ends = || self.flows.iter().find_map(of_flow);
+        self.given_path().or_else(ends).or_else(workload).or_else(trace)
     }
 }

@@ -9,7 +9,7 @@ use weir_qdisc::QdiscConfig;
 use weir_sim::{HopSpec, Impairment};
 
 use super::impairment::{Jitter, Reorder, Share, TraceFile, impairment};
-use super::{Flow, Scenario};
+use super::{Flow, Scenario, Workload};
 
 /// What a path calls the bottleneck.
 pub(crate) const BOTTLENECK: &str = "bottleneck";
@@ -246,7 +246,8 @@ impl Scenario {
             }
         }
         let mut used = vec![false; sides.len()];
-        for flow in &self.flows {
+        let connections: Vec<Flow> = self.workloads.iter().map(Workload::connection).collect();
+        for flow in self.flows.iter().chain(&connections) {
             let key = || format!("flow '{}': path", flow.label());
             let path = self.path(flow).map_err(|message| (key(), message))?;
             for (place, link) in path.iter().enumerate() {
@@ -313,6 +314,12 @@ impl Scenario {
                     .ok_or_else(|| format!("there is no link '{name}'; there are {}", names.join(", ")))
             })
             .collect()
+    }
+
+    /// The first key of a queue besides the bottleneck's.
+    pub(crate) fn has_other_queues(&self) -> Option<String> {
+        let reverse = self.bottleneck.reverse.as_ref().map(|_| format!("[{BOTTLENECK}.reverse]"));
+        reverse.or_else(|| self.links.first().map(Link::key))
     }
 
     /// Whether data upwards meets a rate on a flow's path.

@@ -1,22 +1,32 @@
 //! Gives every packet of a simulated network to the law and to the recorder, as the bottleneck of the other worlds does.
 
 use weir_core::{Audit, Ecn, Event, EventKind, EventSink, FlowId, Packet, Time};
-use weir_law::{Direction, Law, Signal};
+use weir_law::{Direction, Law, Signal, Start, parse_cut};
 use weir_link::Observer as _;
-use weir_sim::{Carried, HopId, Observer, Way};
+use weir_sim::{Carried, HopId, Observer, Opening, Way};
 
+use super::headers;
 use super::wire::Wire;
+use super::wiretap::Wiretap;
 use crate::record::Recorder;
+use crate::run::port;
 use crate::scenario::FULL_PACKET;
+use crate::traffic::Stack;
 
 /// Who watches a run. Flows go by their numbers in the network.
 pub(crate) struct Watcher {
     pub(crate) recorder: Recorder,
     pub(crate) law: Law,
+    pub(crate) tap: Option<Box<Wiretap>>,
     /// The link at which the law watches.
     bottleneck: HopId,
     queues: Vec<Queue>,
     flows: Vec<Watched>,
+    /// The flow of the scenario that opens next.
+    upcoming: Option<Watched>,
+    /// Flows of the scenario, before those of its workloads, and the workloads' stacks.
+    named: usize,
+    stacks: Vec<Stack>,
 }
 
 /// A queue discipline of the network.
@@ -31,14 +41,32 @@ struct Watched {
     wire: Wire,
     /// The queue whose events count for the flow.
     counts: HopId,
+    /// Whether it goes by the bottleneck.
+    passes: bool,
     /// The law's number.
     judged: FlowId,
 }
 
 impl Watcher {
-    /// Of a network without links and flows.
-    pub(crate) fn new(recorder: Recorder, law: Law) -> Self {
-        Self { recorder, law, bottleneck: HopId::default(), queues: Vec::new(), flows: Vec::new() }
+    /// Of a network without links and flows, to which `named` flows and workloads of these `stacks` will be added.
+    pub(crate) fn new(
+        recorder: Recorder,
+        law: Law,
+        tap: Option<Wiretap>,
+        named: usize,
+        stacks: Vec<Stack>,
+    ) -> Self {
+        Self {
+            recorder,
+            law,
+            tap: tap.map(Box::new),
+            bottleneck: HopId::default(),
+            queues: Vec::new(),
+            flows: Vec::new(),
+            upcoming: None,
+            named,
+            stacks,
+        }
     }
 
     /// There is a further discipline, whose queues the recorder numbers from `first`. The first of all is the bottleneck's.
@@ -49,19 +77,9 @@ impl Watcher {
         self.queues.push(Queue { audit: Audit::with_capacity(flows), first });
     }
 
-    /// There is a further flow, of which the events at `counts` count, and which goes by the bottleneck or not. The law sees
-    /// its handshake.
-    pub(crate) fn add_flow(&mut self, flow: FlowId, wire: Wire, counts: HopId, passes: bool) {
-        let watched = Watched { wire, counts, judged: FlowId::NONE };
-        // The number before it may be that of the other half of a two-way flow, which no packet bears.
-        self.flows.resize(flow.0 as usize + 1, watched);
-        let any = wire.packet(&Carried { wire_bytes: FULL_PACKET as u32, segments: 1, ..Carried::default() });
-        if let Some(key) = any.flow_key() {
-            self.recorder.new_flow(flow, &key, Time::ZERO);
-        }
-        for (way, packet) in wire.handshake().into_iter().flatten().filter(|_| passes) {
-            self.judge(flow, &packet, way, Time::ZERO);
-        }
+    /// The flow that is added next: the events at `counts` count for it, and it goes by the bottleneck or not.
+    pub(crate) fn expect(&mut self, wire: Wire, counts: HopId, passes: bool) {
+        self.upcoming = Some(Watched { wire, counts, passes, judged: FlowId::NONE });
     }
 
     /// What each discipline did, in the order in which they were added.
@@ -89,6 +107,9 @@ impl Watcher {
 
 impl Observer for Watcher {
     fn event(&mut self, hop: HopId, event: &Event) {
+        if let Some(tap) = &mut self.tap {
+            tap.event(hop.index(), event, &self.flows[event.packet.flow.0 as usize].wire);
+        }
         let queue = &mut self.queues[hop.index()];
         queue.audit.event(event);
         self.recorder.queue_event(queue.first, event);
@@ -120,6 +141,62 @@ impl Observer for Watcher {
             packet.cycle = stamp.cycle;
             packet.choice = stamp.choice;
         }
+        if let Some(tap) = &mut self.tap {
+            tap.arriving(packet, carried);
+        }
+    }
+
+    fn departed(&mut self, hop: HopId, packet: &Packet, now: Time) {
+        if let Some(tap) = &mut self.tap {
+            tap.departed(hop.index(), packet, now, &self.flows[packet.flow.0 as usize].wire);
+        }
+    }
+
+    fn opening(&mut self, opening: &Opening) {
+        let flow = opening.flow;
+        let index = flow.0 as usize;
+        let of_workload = opening.workload.map(|workload| Watched {
+            wire: Wire::new(self.stacks[workload.index()], false, port(index), index),
+            counts: self.bottleneck,
+            passes: true,
+            judged: FlowId::NONE,
+        });
+        let Some(watched) = of_workload.or_else(|| self.upcoming.take()) else { return };
+        if index >= self.flows.len() {
+            // The number before it may be that of the other half of a two-way flow, which no packet bears.
+            self.flows.resize(index + 1, watched);
+        }
+        self.flows[index] = watched;
+        let Watched { wire, passes, .. } = watched;
+        if let Some(workload) = opening.workload {
+            self.recorder.book(flow, self.named + workload.index());
+        } else {
+            let any = Carried { wire_bytes: FULL_PACKET as u32, segments: 1, ..Carried::default() };
+            if let Some(key) = wire.packet(&any).flow_key() {
+                self.recorder.new_flow(flow, &key, opening.now);
+            }
+        }
+        if !passes {
+            return;
+        }
+        for (way, packet) in wire.handshake(opening.offset as u32).into_iter().flatten() {
+            self.judge(flow, &packet, way, opening.now);
+        }
+        if wire.stack() == Stack::Quic && opening.workload.is_some() {
+            // So that the law does not take one request's connection for the next one's.
+            for (down, way) in [(false, Way::Back), (true, Way::Forward)] {
+                let initial = headers::initial(&wire, down);
+                let parsed = parse_cut(initial.bytes(), initial.length, Start::Ethernet);
+                self.judge(flow, &parsed, way, opening.now);
+            }
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.opens(opening, &wire);
+        }
+    }
+
+    fn watches_headers(&self) -> bool {
+        self.tap.is_some()
     }
 
     fn watches_return(&self) -> bool {
@@ -130,7 +207,10 @@ impl Observer for Watcher {
         if carried.link != self.bottleneck {
             return;
         }
-        let parsed = self.flows[carried.flow.0 as usize].wire.packet(carried);
-        self.judge(carried.flow, &parsed, carried.way, now);
+        let wire = self.flows[carried.flow.0 as usize].wire;
+        self.judge(carried.flow, &wire.packet(carried), carried.way, now);
+        if let Some(tap) = &mut self.tap {
+            tap.returning(carried, now, &wire);
+        }
     }
 }

@@ -10,8 +10,8 @@ const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const TCP: usize = 32;
 const UDP: usize = 8;
-const SERVER: [u8; 4] = [10, 0, 0, 1];
-const CLIENT: [u8; 4] = [10, 0, 1, 1];
+pub(super) const SERVER: [u8; 4] = [10, 0, 0, 1];
+pub(super) const CLIENT: [u8; 4] = [10, 0, 1, 1];
 const CLIENT_PORT: u16 = 40_000;
 const ACK: u8 = 0x10;
 const SYN: u8 = 0x02;
@@ -33,24 +33,42 @@ impl Wire {
         Self { stack, up, ports: [port, CLIENT_PORT.wrapping_add(index as u16)] }
     }
 
+    pub(super) fn stack(&self) -> Stack {
+        self.stack
+    }
+
+    /// The port of the end that asks for data.
+    pub(super) fn client_port(&self) -> u16 {
+        self.ports[1]
+    }
+
+    /// The ports of a packet's source and destination.
+    pub(super) fn ports(&self, down: bool) -> [u16; 2] {
+        let [data, other] = self.ports;
+        if down != self.up { [data, other] } else { [other, data] }
+    }
+
+    /// Bytes of a packet's frame: a super-packet counts on the wire with the headers of all its segments, but has them once.
+    pub(super) fn frame_bytes(&self, carried: &Carried) -> u32 {
+        let header = ETHERNET + IPV4 + if self.stack == Stack::Tcp { TCP } else { UDP };
+        carried.wire_bytes - (u32::from(carried.segments) - 1) * header as u32
+    }
+
     /// A packet as it passes a link.
     pub(crate) fn packet(&self, carried: &Carried) -> ParsedPacket {
         // TCP's first byte of data is 1.
         let number = |offset: u64| (offset as u32).wrapping_add(1);
         let numbers = [number(carried.offset), number(carried.acknowledged)];
-        // A super-packet counts on the wire with the headers of all its segments, but has them once.
-        let header = ETHERNET + IPV4 + if self.stack == Stack::Tcp { TCP } else { UDP };
-        let bytes = carried.wire_bytes - (u32::from(carried.segments) - 1) * header as u32;
-        self.frame(carried.way, numbers, ACK, carried.spin, carried.ecn, bytes)
+        self.frame(carried.way, numbers, ACK, carried.spin, carried.ecn, self.frame_bytes(carried))
     }
 
     /// The packets with which a connection of TCP begins: that of the end that asks for data, and the answer; and which way
-    /// they go.
-    pub(crate) fn handshake(&self) -> Option<[(Way, ParsedPacket); 2]> {
+    /// they go. `first` is the number before the first byte of data.
+    pub(crate) fn handshake(&self, first: u32) -> Option<[(Way, ParsedPacket); 2]> {
         let bytes = (ETHERNET + IPV4 + TCP) as u32;
         let (asks, answers) = if self.up { (Way::Forward, Way::Back) } else { (Way::Back, Way::Forward) };
         let frame = |way, numbers, flags| (way, self.frame(way, numbers, flags, false, Ecn::NotEct, bytes));
-        (self.stack == Stack::Tcp).then(|| [frame(asks, [0, 0], SYN), frame(answers, [0, 1], SYN | ACK)])
+        (self.stack == Stack::Tcp).then(|| [frame(asks, [0, 0], SYN), frame(answers, [first, 1], SYN | ACK)])
     }
 
     fn frame(
@@ -75,8 +93,7 @@ impl Wire {
         let (from, to) = if down { (SERVER, CLIENT) } else { (CLIENT, SERVER) };
         ip[12..16].copy_from_slice(&from);
         ip[16..20].copy_from_slice(&to);
-        let [data, other] = self.ports;
-        let ports = if down != self.up { [data, other] } else { [other, data] };
+        let ports = self.ports(down);
         let l4 = &mut ip[IPV4..];
         l4[0..2].copy_from_slice(&ports[0].to_be_bytes());
         l4[2..4].copy_from_slice(&ports[1].to_be_bytes());
@@ -145,7 +162,7 @@ mod tests {
             let ack = tcp.packet(&turn(answer));
             assert_eq!(ack.tcp().map(|tcp| (tcp.seq, tcp.ack)), Some((1, 1449)));
             assert_eq!((ack.flow_key(), ack.payload_bytes().0), (first.flow_key(), 0));
-            let [(asks, syn), (answers, both)] = tcp.handshake().unwrap();
+            let [(asks, syn), (answers, both)] = tcp.handshake(0).unwrap();
             assert!(syn.tcp().unwrap().syn() && !syn.tcp().unwrap().has_ack());
             assert!(both.tcp().unwrap().syn() && both.tcp().unwrap().has_ack());
             assert_eq!((asks, answers), (turn(answer).way, turn(data).way));

@@ -3,10 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_lab::figure::{
-    self, About, Cell, Figure, FigureError, FigureOptions, FigureProgress, FigureResult, Job, Plan,
-    UNFINISHED, Variant,
-};
+use weir_lab::batch::{BatchOptions, BatchProgress, Job, UNFINISHED};
+use weir_lab::figure::{self, About, Cell, Figure, FigureError, FigureResult, Plan, Variant};
 use weir_lab::result::RunResult;
 use weir_lab::run::{RunOptions, World};
 use weir_lab::scenario::Scenario;
@@ -110,8 +108,8 @@ fn a_figure_runs_its_cells_side_by_side_and_keeps_their_data() {
     let folder = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
     let told = Mutex::new(Vec::new());
-    let progress = |now: FigureProgress| told.lock().unwrap().push((now.done, now.total));
-    let options = |out: &str| FigureOptions {
+    let progress = |now: BatchProgress| told.lock().unwrap().push((now.done, now.total));
+    let options = |out: &str| BatchOptions {
         out: folder.path().join(out),
         jobs: Some(2),
         run: RunOptions::new(&stop),
@@ -139,8 +137,8 @@ fn a_figure_that_is_stopped_says_which_cells_are_missing() {
     let folder = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
     // Stops after the first of two runs.
-    let progress = |_: FigureProgress| stop.store(true, Ordering::Relaxed);
-    let options = FigureOptions {
+    let progress = |_: BatchProgress| stop.store(true, Ordering::Relaxed);
+    let options = BatchOptions {
         out: folder.path().to_owned(),
         jobs: Some(1),
         run: RunOptions::new(&stop),
@@ -156,8 +154,8 @@ fn a_figure_that_is_stopped_says_which_cells_are_missing() {
     let again = |seed| {
         let stop = AtomicBool::new(false);
         let told = Mutex::new(Vec::new());
-        let progress = |now: FigureProgress| told.lock().unwrap().push((now.done, now.last));
-        let options = FigureOptions {
+        let progress = |now: BatchProgress| told.lock().unwrap().push((now.done, now.last));
+        let options = BatchOptions {
             out: folder.path().to_owned(),
             jobs: Some(1),
             run: RunOptions::new(&stop),
@@ -183,7 +181,7 @@ fn what_others_measured_is_measured_again() {
     let folder = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(true);
     let make = |stop: &AtomicBool, seed| {
-        let options = FigureOptions {
+        let options = BatchOptions {
             out: folder.path().to_owned(),
             jobs: Some(1),
             run: RunOptions::new(stop),
@@ -215,7 +213,7 @@ fn name_of(queue: &str) -> String {
 #[test]
 fn a_figure_that_cannot_be_made_says_so_before_it_runs() {
     let stop = AtomicBool::new(false);
-    let options = |out: &str| FigureOptions {
+    let options = |out: &str| BatchOptions {
         out: out.into(),
         jobs: None,
         run: RunOptions::new(&stop),

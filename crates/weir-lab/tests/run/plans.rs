@@ -1,6 +1,7 @@
 //! What a figure draws at random comes from its seed alone.
 
-use weir_lab::figure::{self, Job, Plan};
+use weir_lab::batch::Job;
+use weir_lab::figure::{self, Plan};
 use weir_lab::run::World;
 
 fn jobs(id: &str, seed: u64) -> Vec<Job> {

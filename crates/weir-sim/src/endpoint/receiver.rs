@@ -115,6 +115,13 @@ impl Receiver {
         self.notes = Some(Box::default());
     }
 
+    /// A new connection on the same ports: numbers count on.
+    pub(crate) fn reopen(&mut self) {
+        (self.waiting, self.due, self.fresh) = (0, Time::MAX, u64::MAX);
+        (self.echo, self.spin, self.together) = (false, false, Time::ZERO);
+        self.opened = self.packets;
+    }
+
     /// The note of an acknowledgement, if notes are kept.
     pub(crate) fn note(&mut self, index: u32) -> Note {
         self.notes.as_mut().map(|notes| notes.read(index)).unwrap_or_default()

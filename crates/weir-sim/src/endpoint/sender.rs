@@ -137,19 +137,39 @@ impl Sender {
         }
     }
 
+    /// A new connection on the same ports, once the old one is [done](Self::is_done): numbers and totals count on, all else
+    /// begins anew.
+    pub(crate) fn reopen(&mut self, controller: Box<dyn Controller>) {
+        let end = self.sent.end();
+        let old = std::mem::replace(self, Self::new(self.config, controller));
+        self.writes = old.writes;
+        self.sent = SentPackets::from(end);
+        (self.next, self.una) = (old.next, old.next);
+        (self.limited_until, self.app_limited_until) = (end, end);
+        (self.delivered, self.delivered_bytes, self.delivered_ce) =
+            (old.delivered, old.delivered_bytes, old.delivered_ce);
+        (self.lost, self.echoes, self.ce_seen, self.ack_index) =
+            (old.lost, old.echoes, old.ce_seen, old.ack_index);
+    }
+
+    /// Whether all that was written has been acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        self.una >= self.writes.end()
+    }
+
     /// Payload bytes of a full packet.
     pub(crate) fn mss(&self) -> u32 {
         self.config.mss
     }
 
-    /// Packets of the stream that were sent at least once.
-    pub(crate) fn next(&self) -> u64 {
-        self.next
-    }
-
     /// When a packet was sent, if it is not forgotten.
     pub(crate) fn sent_at(&self, number: u64) -> Option<Time> {
         self.sent.get(number).map(|packet| packet.time)
+    }
+
+    /// Bytes of the stream that were sent.
+    pub(crate) fn offset(&self) -> u64 {
+        self.writes.offset(self.next)
     }
 
     /// The application has no more to write: what was not sent yet is not sent.

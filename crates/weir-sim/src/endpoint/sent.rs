@@ -39,6 +39,13 @@ pub(crate) struct SentPackets {
     first: u64,
 }
 
+impl From<u64> for SentPackets {
+    /// None so far, and the next has this number.
+    fn from(first: u64) -> Self {
+        Self { line: VecDeque::new(), first }
+    }
+}
+
 impl SentPackets {
     /// The lowest number that is still known.
     pub(crate) fn first(&self) -> u64 {

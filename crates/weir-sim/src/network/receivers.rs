@@ -58,6 +58,9 @@ impl<O: Observer> Network<O> {
             flow.report.finished = Some(at);
             self.unfinished -= 1;
         }
+        if self.flows[index as usize].task.is_some() {
+            self.arrived(index, at);
+        }
     }
 
     /// The receiver's timer.

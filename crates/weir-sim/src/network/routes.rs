@@ -79,7 +79,7 @@ impl<O: Observer> Network<O> {
         let (bytes, note) = (flow.ack_bytes, flow.receiver.note(frame.index));
         let Some(&mut Routed { owner, other, direction, .. }) = self.routed(index) else { return };
         let sent = other.map_or(0, |other| match &self.flows[other as usize].source {
-            Source::Connection(sender) => sender.next(),
+            Source::Connection(sender) => sender.offset(),
             Source::Datagrams { .. } => 0,
         });
         if let Some(routed) = self.routed(index) {
@@ -100,11 +100,11 @@ impl<O: Observer> Network<O> {
     fn travel(&mut self, packet: Packet, direction: usize, stop: usize, at: Time) {
         let traveller = Traveller { packet, direction: direction as u8, stop: stop as u8 };
         let place = self.travellers.insert(traveller);
-        self.agenda.add(at, Next::Arrive(place));
+        self.agenda.add(at, Next::Reach(place));
     }
 
     /// A packet has come to its next stop, or to the end of its route.
-    pub(super) fn arrive(&mut self, place: u32) {
+    pub(super) fn reach(&mut self, place: u32) {
         let Traveller { mut packet, direction, stop } = self.travellers.take(place);
         let (direction, stop) = (usize::from(direction), usize::from(stop));
         let Some(routed) = self.routed(packet.flow.0) else { return };
@@ -274,7 +274,7 @@ impl<O: Observer> Network<O> {
                 routed.acks.binary_search_by_key(&(packet.handle as u32), |alone| alone.answer.frame.index)
         {
             let alone = &routed.acks[place];
-            carried.offset = routed.other.map_or(0, |other| self.offset(other, alone.sent));
+            carried.offset = alone.sent;
             carried.spin = alone.answer.frame.spin;
             carried.sent = alone.answer.frame.at;
             answer = Some(alone.answer);

@@ -46,7 +46,10 @@ impl<O: Observer> Network<O> {
         let now = self.now;
         let id = self.next_id;
         let flow = &mut self.flows[index as usize];
-        let Source::Datagrams { rate, remainder, ecn, number, until } = &mut flow.source else { return };
+        let Source::Datagrams { rate, remainder, ecn, number, until, ticks } = &mut flow.source else {
+            return;
+        };
+        *ticks = false;
         if now >= *until {
             return;
         }
@@ -56,6 +59,7 @@ impl<O: Observer> Network<O> {
         let done = matches!(flow.amount, Amount::Bytes(bytes)
             if *number * u64::from(packet.wire_bytes - flow.header) >= bytes);
         if !done {
+            *ticks = true;
             self.agenda.add(again, Next::Datagram(index));
         }
         self.emit(index, packet);
@@ -153,6 +157,9 @@ impl<O: Observer> Network<O> {
         }
         self.sample(index);
         self.send(index);
+        if self.flows[index as usize].task.is_some() {
+            self.release(index);
+        }
     }
 
     pub(super) fn timer(&mut self, index: u32) {

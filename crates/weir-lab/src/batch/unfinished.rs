@@ -1,6 +1,6 @@
-//! The runs that an unfinished figure already has, so that the same command goes on where it was stopped.
+//! The runs that an unfinished batch already has, so that the same command goes on where it was stopped.
 //!
-//! A list in the figure's folder: who measures, then a line for each run whose files are complete. It is there until every
+//! A list in the batch's folder: who measures, then a line for each run whose files are complete. It is there until every
 //! run has a result. Another build of Weir, another world or another kernel begins anew.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::UNIX_EPOCH;
 
-use super::{FigureError, Job};
+use super::{BatchError, Job};
 use crate::result::RunResult;
 use crate::run::World;
 use crate::vm::{Kernel, read};
@@ -18,7 +18,7 @@ use crate::vm::{Kernel, read};
 /// The list's name.
 pub const UNFINISHED: &str = "unfinished.txt";
 
-/// The list of a figure.
+/// The list of a batch.
 pub(super) struct Unfinished {
     out: PathBuf,
     listed: BTreeSet<String>,
@@ -27,10 +27,10 @@ pub(super) struct Unfinished {
 
 impl Unfinished {
     /// Opens the list in `out`, or begins one.
-    pub(super) fn open(out: &Path, world: World, kernel: Option<&Kernel>) -> Result<Self, FigureError> {
+    pub(super) fn open(out: &Path, world: World, kernel: Option<&Kernel>) -> Result<Self, BatchError> {
         let path = out.join(UNFINISHED);
         Self::try_open(out, &path, &measurer(world, kernel))
-            .map_err(|source| FigureError::Write { path, source })
+            .map_err(|source| BatchError::Write { path, source })
     }
 
     fn try_open(out: &Path, path: &Path, measurer: &str) -> io::Result<Self> {
@@ -61,23 +61,23 @@ impl Unfinished {
     }
 
     /// Lists a run whose files are written.
-    pub(super) fn add(&self, job: &Job) -> Result<(), FigureError> {
+    pub(super) fn add(&self, job: &Job) -> Result<(), BatchError> {
         let mut file = self.file.lock().unwrap_or_else(|poison| poison.into_inner());
         file.write_all(format!("{}\n", job.name).as_bytes()).map_err(|source| self.failed(source))
     }
 
-    /// Every run has a result: the next figure here begins anew.
-    pub(super) fn finish(&self) -> Result<(), FigureError> {
+    /// Every run has a result: the next batch here begins anew.
+    pub(super) fn finish(&self) -> Result<(), BatchError> {
         fs::remove_file(self.out.join(UNFINISHED)).map_err(|source| self.failed(source))
     }
 
-    fn failed(&self, source: io::Error) -> FigureError {
-        FigureError::Write { path: self.out.join(UNFINISHED), source }
+    fn failed(&self, source: io::Error) -> BatchError {
+        BatchError::Write { path: self.out.join(UNFINISHED), source }
     }
 }
 
 /// Where a run's files are.
-pub(super) fn folder(out: &Path, job: &Job) -> PathBuf {
+pub(crate) fn folder(out: &Path, job: &Job) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
     out.join("runs").join(job.name.chars().map(plain).collect::<String>())
 }

@@ -1,0 +1,193 @@
+//! What a run of a suite comes to: rates, delays, fairness, and how rate and delay go together second by second.
+
+use serde::Serialize;
+
+use crate::result::{FlowBin, QueueBin, RunResult};
+
+/// A scenario with a discipline.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The scenario's number where it comes from.
+    pub section: String,
+    /// What it is.
+    pub title: String,
+    /// The discipline, in words.
+    pub qdisc: String,
+    /// Why there are no numbers, if there are none.
+    pub failed: Option<String>,
+    /// Wire bits per second through the bottleneck, over the link's rate.
+    pub utilisation: f64,
+    /// Mean sojourn over all packets of all queues, in milliseconds.
+    pub delay_mean_ms: f64,
+    /// Jain's index of the rates of those flows that answer to congestion and have no end of their own in bytes; none of
+    /// fewer than two.
+    pub jain: Option<f64>,
+    /// Packets dropped, over packets offered.
+    pub dropped: f64,
+    /// Packets marked, over packets offered.
+    pub marked: f64,
+    /// Per flow.
+    pub flows: Vec<FlowRow>,
+    /// Per queue.
+    pub queues: Vec<QueueRow>,
+    /// Second by second.
+    #[serde(skip)]
+    pub seconds: Vec<Second>,
+}
+
+/// A flow of a [`Row`].
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowRow {
+    /// Its name.
+    pub name: String,
+    /// Wire bits per second.
+    pub rate_bps: f64,
+}
+
+/// A queue of a [`Row`].
+#[derive(Clone, Debug, Serialize)]
+pub struct QueueRow {
+    /// Its name.
+    pub name: String,
+    /// Mean sojourn in milliseconds.
+    pub mean_ms: f64,
+    /// 99th percentile over the whole run, warming up included.
+    pub p99_ms: f64,
+}
+
+/// One second of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Second {
+    /// Wire bits per second.
+    pub rate_bps: f64,
+    /// Mean sojourn in milliseconds.
+    pub delay_ms: f64,
+}
+
+impl Row {
+    /// A run that failed.
+    pub(super) fn failed(section: &str, title: &str, qdisc: &str, why: String) -> Self {
+        Self {
+            section: section.to_owned(),
+            title: title.to_owned(),
+            qdisc: qdisc.to_owned(),
+            failed: Some(why),
+            utilisation: 0.0,
+            delay_mean_ms: 0.0,
+            jain: None,
+            dropped: 0.0,
+            marked: 0.0,
+            flows: Vec::new(),
+            queues: Vec::new(),
+            seconds: Vec::new(),
+        }
+    }
+
+    /// Measures a run with its samples, from `from_s` seconds on.
+    pub(super) fn measure(section: &str, title: &str, qdisc: &str, result: &RunResult, from_s: f64) -> Self {
+        let interval = result.series.interval_s;
+        let skip = (from_s / interval).round() as usize;
+        let bins = result.series.queues.iter().map(Vec::len).max().unwrap_or(0);
+        let span = bins.saturating_sub(skip).max(1) as f64 * interval;
+        let late = |bins: &[QueueBin]| -> Vec<QueueBin> { bins.iter().skip(skip).copied().collect() };
+        let queues: Vec<Vec<QueueBin>> = result.series.queues.iter().map(|bins| late(bins)).collect();
+        let flows: Vec<FlowRow> = result
+            .flows
+            .iter()
+            .zip(&result.series.flows)
+            .map(|(flow, bins)| FlowRow {
+                name: flow.name.clone(),
+                rate_bps: bytes(bins.iter().skip(skip)) as f64 * 8.0 / span,
+            })
+            .collect();
+        let all: Vec<QueueBin> = queues.iter().flatten().copied().collect();
+        let departed: u64 = all.iter().map(|bin| u64::from(bin.departed)).sum();
+        let sum = |part: fn(&QueueBin) -> u32| all.iter().map(|bin| u64::from(part(bin))).sum::<u64>() as f64;
+        let (dropped, marked) = (sum(|bin| bin.dropped), sum(|bin| bin.marked));
+        let offered = (departed as f64 + dropped).max(1.0);
+        let elastic: Vec<f64> = result
+            .flows
+            .iter()
+            .zip(&flows)
+            .filter(|(flow, _)| flow.stack != "udp" && flow.wanted_bytes.is_none())
+            .map(|(_, row)| row.rate_bps)
+            .collect();
+        let rate = result.meta.scenario.bottleneck.rate.bits_per_sec() as f64;
+        Self {
+            section: section.to_owned(),
+            title: title.to_owned(),
+            qdisc: qdisc.to_owned(),
+            failed: None,
+            utilisation: flows.iter().map(|flow| flow.rate_bps).sum::<f64>() / rate,
+            delay_mean_ms: mean_ms(&all),
+            jain: (elastic.len() > 1).then(|| jain(&elastic)),
+            dropped: dropped / offered,
+            marked: marked / offered,
+            queues: result
+                .queues
+                .iter()
+                .zip(&queues)
+                .map(|(queue, bins)| QueueRow {
+                    name: queue.name.clone(),
+                    mean_ms: mean_ms(bins),
+                    p99_ms: queue.sojourn_ns.quantile(0.99).unwrap_or(0) as f64 / 1e6,
+                })
+                .collect(),
+            flows,
+            seconds: seconds(&queues, &result.series.flows, skip, interval),
+        }
+    }
+}
+
+fn bytes<'a>(bins: impl Iterator<Item = &'a FlowBin>) -> u64 {
+    bins.map(|bin| bin.departed_bytes).sum()
+}
+
+fn mean_ms(bins: &[QueueBin]) -> f64 {
+    let departed: u64 = bins.iter().map(|bin| u64::from(bin.departed)).sum();
+    let sojourn: u64 = bins.iter().map(|bin| bin.sojourn_sum_ns).sum();
+    sojourn as f64 / departed.max(1) as f64 / 1e6
+}
+
+/// Jain's fairness index (Jain, Chiu, Hawe 1984): 1 for equal rates, 1/n where one has all.
+fn jain(rates: &[f64]) -> f64 {
+    let (sum, squares) =
+        rates.iter().fold((0.0, 0.0), |(sum, squares), rate| (sum + rate, squares + rate * rate));
+    if squares > 0.0 { sum * sum / (rates.len() as f64 * squares) } else { 1.0 }
+}
+
+fn seconds(queues: &[Vec<QueueBin>], flows: &[Vec<FlowBin>], skip: usize, interval: f64) -> Vec<Second> {
+    let step = ((1.0 / interval).round() as usize).max(1);
+    let bins = queues.iter().map(Vec::len).max().unwrap_or(0);
+    let whole = |at: usize| at + step <= bins;
+    (0..bins)
+        .step_by(step)
+        .filter(|at| whole(*at))
+        .map(|at| {
+            let within: Vec<QueueBin> =
+                queues.iter().flat_map(|bins| bins.iter().skip(at).take(step)).copied().collect();
+            let sent: u64 = flows.iter().map(|bins| bytes(bins.iter().skip(skip + at).take(step))).sum();
+            Second { rate_bps: sent as f64 * 8.0 / (step as f64 * interval), delay_ms: mean_ms(&within) }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FlowBin, QueueBin, jain, seconds};
+
+    #[test]
+    fn jains_index_is_one_for_equals_and_a_share_for_one() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0]), 1.0);
+        assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), 0.25);
+    }
+
+    #[test]
+    fn a_second_holds_the_bins_of_all_queues_and_flows() {
+        let queue = QueueBin { departed: 2, sojourn_sum_ns: 4_000_000, ..QueueBin::default() };
+        let flow = FlowBin { departed_bytes: 1_000, ..FlowBin::default() };
+        let seconds = seconds(&[vec![queue; 4], vec![queue; 4]], &[vec![flow; 5], vec![flow; 5]], 1, 0.5);
+        assert_eq!(seconds.len(), 2);
+        assert!(seconds.iter().all(|second| (second.rate_bps, second.delay_ms) == (32_000.0, 2.0)));
+    }
+}

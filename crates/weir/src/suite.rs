@@ -1,0 +1,65 @@
+//! `weir suite`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use weir_lab::batch::BatchOptions;
+use weir_lab::run::RunOptions;
+use weir_lab::suite::{self, Plan};
+
+use crate::cli::SuiteRunArgs;
+use crate::talk;
+
+/// Lists the suites.
+pub(crate) fn list(json: bool) -> anyhow::Result<ExitCode> {
+    let suites = suite::all()?;
+    if json {
+        let all: Vec<_> = suites
+            .iter()
+            .map(|suite| serde_json::json!({ "id": suite.id, "about": suite.about, "scenarios": suite.scenarios }))
+            .collect();
+        talk::print_json(&all)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for suite in suites {
+        text += &format!("{:<10} {}\n{:<10} from {}\n", suite.id, suite.about.title, "", suite.about.source);
+        text += &format!("{:<10} over {}\n", "", suite.about.qdiscs.join("; "));
+        for entry in &suite.about.entries {
+            text += &format!("{:<10}   {:<26} {}\n", "", entry.section, entry.title);
+        }
+    }
+    talk::print(text.trim_end())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a suite.
+pub(crate) fn run(args: &SuiteRunArgs) -> anyhow::Result<ExitCode> {
+    let suite = suite::find(&args.suite)?;
+    let plan = Plan {
+        world: args.world.into(),
+        qdiscs: args.qdiscs.clone(),
+        only: args.only.clone(),
+        seed: args.seed,
+        run: args.run,
+    };
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from("results").join(&suite.id));
+    weir_lab::output::check_writable(&out)?;
+    let stop = talk::stop_flag()?;
+    let progress = talk::Progress::new(&suite.id);
+    let options = BatchOptions {
+        out: out.clone(),
+        jobs: args.jobs,
+        run: RunOptions { kernel: args.kernel.clone(), ..RunOptions::new(&stop) },
+        progress: &|now| progress.show_runs(&now),
+    };
+    let result = suite::run(&suite, &plan, &options)?;
+    drop(progress);
+    if args.json {
+        talk::print_json(&result)?;
+    } else {
+        talk::print(&result.table)?;
+        talk::print(&format!("Plots and tables: {}", out.join("suite.html").display()))?;
+    }
+    Ok(talk::batch_end(&out, result.continued, &result.warnings, &stop))
+}
