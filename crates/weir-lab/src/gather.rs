@@ -25,7 +25,7 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
     let flows = ended.flows.iter().map(|(flow, _)| &flow.name);
     let names: Vec<String> =
         flows.chain(ended.workloads.iter().map(|workload| &workload.name)).cloned().collect();
-    let queue_names = scenario.bottleneck.qdisc.queue_names();
+    let names_of_queues = scenario.queue_names();
     let recorder = &ended.recorder;
     let name_of =
         |flow| recorder.index(flow).map_or_else(|| "other".to_owned(), |index| names[index].clone());
@@ -38,7 +38,7 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
             .map(|((flow, seen), record)| {
                 let result = flow_result(flow, seen, record);
                 // Another discipline's second queue says nothing of verdicts.
-                let has_verdicts = queue_names.contains(&"responsive");
+                let has_verdicts = scenario.bottleneck.qdisc.queue_names().contains(&"responsive");
                 FlowResult {
                     responsive_packets: if has_verdicts { result.responsive_packets } else { 0.0 },
                     ..result
@@ -59,9 +59,9 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
         queues: recorder
             .queues
             .iter()
-            .zip(queue_names)
+            .zip(names_of_queues.into_iter().flatten())
             .map(|(queue, name)| QueueResult {
-                name: (*name).to_owned(),
+                name,
                 sojourn_ns: queue.sojourn.clone(),
                 departed: queue.departed,
                 departed_bytes: queue.departed_bytes,

@@ -164,11 +164,12 @@ fn bin_at<T: Clone + Default>(bins: &mut Vec<T>, index: usize) -> &mut T {
     &mut bins[index]
 }
 
-impl EventSink for Recorder {
-    fn event(&mut self, event: &Event) {
+impl Recorder {
+    /// Books an event to its queue, of a link whose queues are numbered from `first`.
+    pub(crate) fn queue_event(&mut self, first: usize, event: &Event) {
         let index = self.bin(event.time);
         let packet = &event.packet;
-        if let Some(queue) = self.queues.get_mut(usize::from(event.queue.0)) {
+        if let Some(queue) = self.queues.get_mut(first + usize::from(event.queue.0)) {
             let bin = bin_at(&mut queue.bins, index);
             bin.backlog_max_bytes = bin.backlog_max_bytes.max(event.backlog.bytes);
             match event.kind {
@@ -194,6 +195,12 @@ impl EventSink for Recorder {
                 }
             }
         }
+    }
+
+    /// Books an event to its flow.
+    pub(crate) fn flow_event(&mut self, event: &Event) {
+        let index = self.bin(event.time);
+        let packet = &event.packet;
         let Some(flow) = self.flow(packet.flow) else { return };
         let arrives = match event.kind {
             EventKind::Enqueue => true,
@@ -220,6 +227,13 @@ impl EventSink for Recorder {
             }
             EventKind::Enqueue => {}
         }
+    }
+}
+
+impl EventSink for Recorder {
+    fn event(&mut self, event: &Event) {
+        self.queue_event(0, event);
+        self.flow_event(event);
     }
 }
 

@@ -260,8 +260,8 @@ pub(crate) fn window(scenario: &Scenario) -> Bytes {
 }
 
 pub(crate) fn longest_rtt(scenario: &Scenario) -> Duration {
-    let own = scenario.flows.iter().filter_map(|flow| flow.rtt).max().unwrap_or_default();
-    own.max(scenario.bottleneck.rtt)
+    let of = |flow: &Flow| flow.rtt.unwrap_or(scenario.bottleneck.rtt) + scenario.link_delay(flow) * 2;
+    scenario.flows.iter().map(of).max().unwrap_or_default().max(scenario.bottleneck.rtt)
 }
 
 /// The delays of each flow: before the queue, and before the law sees the acknowledgement.

@@ -4,6 +4,8 @@
 //! wrong is found before anything runs.
 
 mod ends;
+mod impairment;
+mod path;
 mod workload;
 
 use std::path::Path;
@@ -18,6 +20,9 @@ use crate::host::{Hosts, MAX_ADDRESSES};
 use crate::toml_place;
 use crate::traffic::{self, Stack};
 pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
+
+pub use impairment::{Jitter, Reorder, Share, TraceFile};
+pub use path::{Link, Reverse};
 
 /// Bytes on the wire of a full packet: 1500 and the Ethernet header, as the kernel's `psched_mtu` counts.
 pub const FULL_PACKET: u64 = 1514;
@@ -40,6 +45,9 @@ pub struct Scenario {
     /// loss otherwise (CRQ section III-B.1).
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub law: toml::Table,
+    /// Links besides the bottleneck, for flows that name them in their path.
+    #[serde(rename = "link", default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
     /// The flows, in order.
     #[serde(rename = "flow", default)]
     pub flows: Vec<Flow>,
@@ -55,7 +63,9 @@ pub struct Scenario {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bottleneck {
-    /// The rate of the link towards the clients, counted in wire bytes (Ethernet header included).
+    /// The rate of the link towards the clients, counted in wire bytes (Ethernet header included). With a trace, what the
+    /// queue discipline reckons with: the mean of the trace, if not given.
+    #[serde(default)]
     pub rate: Rate,
     /// The round-trip time without queues of flows that name none.
     pub rtt: Duration,
@@ -71,6 +81,40 @@ pub struct Bottleneck {
     /// Bytes per packet that the real link would add to what is counted here.
     #[serde(default)]
     pub overhead: u32,
+    /// When the link may send, in place of its rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceFile>,
+    /// By how much the delay from the link to the client varies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Jitter>,
+    /// Packets that are lost behind the link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Share>,
+    /// Packets that come later than others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reorder>,
+    /// The direction to the server: without it, it has neither queue nor rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<Reverse>,
+}
+
+impl Bottleneck {
+    /// A link with defaults but for these.
+    pub fn new(rate: Rate, rtt: Duration, qdisc: QdiscConfig) -> Self {
+        Self {
+            rate,
+            rtt,
+            qdisc,
+            position: half(),
+            burst: None,
+            overhead: 0,
+            trace: None,
+            jitter: None,
+            loss: None,
+            reorder: None,
+            reverse: None,
+        }
+    }
 }
 
 /// One flow, or `count` alike.
@@ -91,6 +135,9 @@ pub struct Flow {
     /// The client host at which it is; flows that name none share one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub client: String,
+    /// The links that it goes over, in the direction to the client; the bottleneck alone if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Vec<String>>,
     /// Which way its data goes.
     #[serde(default)]
     pub direction: Direction,
@@ -249,16 +296,18 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Reads and checks a scenario; `path` is what errors call it.
+    /// Reads and checks a scenario; `path` is what errors call it, and traces are looked for from there.
     ///
     /// # Errors
     /// As [`Scenario::load`].
     pub fn parse(text: &str, path: &str) -> Result<Self, ScenarioError> {
-        let scenario: Self = toml::from_str(text).map_err(|error| ScenarioError::Syntax {
+        let mut scenario: Self = toml::from_str(text).map_err(|error| ScenarioError::Syntax {
             path: path.to_owned(),
             message: with_nearest_key(&error.to_string()),
         })?;
-        scenario.check().map_err(|(key, message)| ScenarioError::Value {
+        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+        let checked = scenario.read_traces(folder).and_then(|()| scenario.check());
+        checked.map_err(|(key, message)| ScenarioError::Value {
             path: path.to_owned(),
             line: toml_place::line_of(text, &key),
             key: scenario.said(&key),
@@ -283,12 +332,13 @@ impl Scenario {
         }
     }
 
-    /// What a key of a flow or workload is of, and what follows.
+    /// What a key of a flow, link or workload is of, and what follows.
     fn named<'k>(&self, key: &'k str) -> Option<(&'k str, usize, String, String)> {
         let mut steps = key.splitn(3, '.');
         let (kind, index) = (steps.next()?, steps.next()?.parse::<usize>().ok()?);
         let label = match kind {
             "flow" => self.flows.get(index)?.label(),
+            "link" => self.links.get(index)?.name.clone(),
             _ => self.workloads.get(index)?.label().to_owned(),
         };
         Some((kind, index, label, steps.next().map_or_else(String::new, |key| format!(": {key}"))))
@@ -334,8 +384,9 @@ impl Scenario {
             }
         }
         // Two blocks of the same kind must not share a name in tables.
+        let names: Vec<String> = flows.iter().map(|flow| flow.name.clone()).collect();
         for index in 0..flows.len() {
-            let earlier = flows[..index].iter().filter(|flow| flow.name == flows[index].name).count();
+            let earlier = names[..index].iter().filter(|name| **name == names[index]).count();
             if earlier > 0 {
                 flows[index].name = format!("{} #{}", flows[index].name, earlier + 1);
             }
@@ -350,7 +401,7 @@ impl Scenario {
         if bottleneck.rate.bits_per_sec() < 1_000 {
             return fail(
                 "bottleneck.rate",
-                format!("{} is below 1kbit; give a rate such as 10mbit", bottleneck.rate),
+                format!("{} is below 1kbit; give a rate such as 10mbit, or a trace", bottleneck.rate),
             );
         }
         if !(0.0..=1.0).contains(&bottleneck.position) {
@@ -397,6 +448,7 @@ impl Scenario {
             flow.check().map_err(|(key, message)| (format!("flow.{index}.{key}"), message))?;
         }
         self.check_workloads()?;
+        self.check_paths()?;
         if !self.has_end() {
             let message = if self.workloads.is_empty() {
                 "no flow has 'bytes' or 'duration', so the run would only end at its timeout"
@@ -435,6 +487,7 @@ impl Flow {
             name: String::new(),
             stack,
             controller: String::new(),
+            path: None,
             direction: Direction::default(),
             pattern: Pattern::default(),
             bytes: None,
@@ -557,6 +610,8 @@ mod tests {
         start = "1s"
     "#;
 
+    const LINK: &str = "[[link]]\nname = \"core\"\nrate = \"1mbit\"\nqdisc = \"pfifo\"";
+
     fn error(change: impl Fn(&str) -> String) -> String {
         match Scenario::parse(&change(GOOD), "x.toml") {
             Err(error @ (ScenarioError::Syntax { .. } | ScenarioError::Value { .. })) => error.to_string(),
@@ -569,6 +624,10 @@ mod tests {
         let scenario = Scenario::parse(GOOD, "x.toml").unwrap();
         let names: Vec<_> = scenario.expanded_flows().into_iter().map(|flow| flow.name).collect();
         assert_eq!(names, ["TCP cubic 1", "TCP cubic 2", "UDP"]);
+        let thrice = scenario.flows[1].clone();
+        let thrice = Scenario { flows: vec![thrice.clone(), thrice.clone(), thrice], ..scenario.clone() };
+        let names: Vec<_> = thrice.expanded_flows().into_iter().map(|flow| flow.name).collect();
+        assert_eq!(names, ["UDP", "UDP #2", "UDP #3"]);
         let again = Scenario::parse(&toml::to_string(&scenario).unwrap(), "y.toml").unwrap();
         assert_eq!(scenario, again);
     }
@@ -593,6 +652,59 @@ mod tests {
             ("count = 2", "ack_delay = \"1s\"", "ack_delay: must be at most 500ms"),
             ("count = 2", "gro = \"1s\"", "gro: must be at most 100ms"),
             ("start = \"1s\"", "gso = 2", "gso: only TCP and QUIC flows have it"),
+            (
+                "limit 1bdp\"",
+                "limit 1bdp\"\njitter = \"2ms\"",
+                "bottleneck.jitter: 2ms is more than the 1.25ms",
+            ),
+            ("limit 1bdp\"", "limit 1bdp\"\njitter = 2", "invalid type: integer `2`"),
+            ("limit 1bdp\"", "limit 1bdp\"\nloss = \"1\"", "'1' is not a share; give a percentage"),
+            ("limit 1bdp\"", "limit 1bdp\"\nreorder = \"1%\"", "the time is missing"),
+            ("limit 1bdp\"", "limit 1bdp\"\ntrace = \"no.trace\"", "bottleneck.trace: cannot read no.trace"),
+            (
+                "limit 1bdp\"",
+                "limit 1bdp\"\nreverse.rate = \"1mbit\"",
+                "bottleneck.reverse.qdisc: is missing",
+            ),
+            (
+                "limit 1bdp\"",
+                "limit 1bdp\"\nreverse.qdisc = \"pfifo\"",
+                "bottleneck.reverse.rate: a queue needs",
+            ),
+            (
+                "limit 1bdp\"",
+                "limit 1bdp\"\nreverse = { rate = \"1mbit\", qdisc = \"crq\" }",
+                "bottleneck.reverse.qdisc: crq asks the law",
+            ),
+            ("limit 1bdp\"", "limit 1bdp\"\nreverse.delay = \"1ms\"", "unknown field `delay`"),
+            ("count = 2", "path = [\"core\"]", "path: there is no link 'core'; there are bottleneck"),
+            ("count = 2", "path = []", "path: is empty; name at least one link"),
+            ("count = 2", "path = [\"bottleneck\", \"bottleneck\"]", "'bottleneck' is named twice"),
+            (
+                "[bottleneck]",
+                format!("{LINK}\n[bottleneck]").as_str(),
+                "link 1 ('core'): is on the path of no flow",
+            ),
+            (
+                "[bottleneck]",
+                format!("{}\n[bottleneck]", LINK.replace("1mbit", "1bit")).as_str(),
+                "link 1 ('core'): rate: 1bit is below 1kbit",
+            ),
+            (
+                "[bottleneck]",
+                format!("{}\n[bottleneck]", LINK.replace("core", "bottleneck")).as_str(),
+                "link 1 ('bottleneck'): there is another link of this name",
+            ),
+            (
+                "[bottleneck]",
+                format!("{}\n[bottleneck]", LINK.replace("pfifo", "crq")).as_str(),
+                "link 1 ('core'): qdisc: crq asks the law",
+            ),
+            (
+                "[bottleneck]",
+                format!("{}\n[bottleneck]", LINK.replace("pfifo", "bfifo limit 1b")).as_str(),
+                "link 1 ('core'): qdisc: ",
+            ),
             ("[bottleneck]", "law.preset = \"papr\"\n[bottleneck]", "did you mean `paper`?"),
             ("[bottleneck]", "law.spin_debonce = 3\n[bottleneck]", "did you mean `spin_debounce`?"),
             (

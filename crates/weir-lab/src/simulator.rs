@@ -3,189 +3,55 @@
 
 mod headers;
 mod trace;
+mod watcher;
 mod wire;
 mod wiretap;
 mod workloads;
 
 use std::sync::atomic::Ordering;
 
-use weir_core::{Audit, Duration, Ecn, Event, EventKind, EventSink, FlowId, Packet, Seed, Time};
-use weir_law::{Direction, Law, Signal, Start, parse_cut};
-use weir_link::Observer as _;
-use weir_sim::{Amount, Carried, FlowSpec, HopId, HopSpec, Kind, Network, Observer, Opening};
+use weir_core::{Duration, FlowId, Seed, Time};
+use weir_law::Law;
+use weir_sim::{Amount, FlowSpec, HopId, Kind, Network};
 
 use crate::gather;
 use crate::host::Hosts;
 use crate::record::Recorder;
 use crate::result::{Health, RunResult};
-use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, port};
-use crate::scenario::{self, FULL_PACKET, Flow, Pattern, Scenario};
+use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, port, window};
+use crate::scenario::{Direction, Flow, Pattern, Scenario, Workload};
 use crate::traffic::{self, RttSample, Stack};
+use watcher::Watcher;
 use wire::Wire;
 use wiretap::Wiretap;
 
 /// How often, in virtual time, progress is told and an interrupt is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Gives every packet to the law and to the recorder, as the bottleneck of the other worlds does.
-struct Watcher {
-    recorder: Recorder,
-    audit: Audit,
-    law: Law,
-    wires: Vec<Wire>,
-    /// The law's number of each flow.
-    judged: Vec<FlowId>,
-    /// Flows of the scenario, before those of its workloads.
-    flows: usize,
-    /// The workloads' stacks.
-    stacks: Vec<Stack>,
-    tap: Option<Box<Wiretap>>,
-}
-
-impl Watcher {
-    fn judge(
-        &mut self,
-        flow: FlowId,
-        parsed: &weir_law::ParsedPacket,
-        direction: Direction,
-        now: Time,
-    ) -> weir_law::Stamp {
-        let id = self.law.lookup(parsed, direction, now);
-        self.judged[flow.0 as usize] = id;
-        let mut sink = weir_link::Renamed(&mut self.recorder, flow);
-        self.law.arrival(id, parsed, direction, now, &mut sink)
-    }
-}
-
-impl Observer for Watcher {
-    fn event(&mut self, hop: HopId, event: &Event) {
-        if let Some(tap) = &mut self.tap {
-            tap.event(hop.index(), event, &self.wires[event.packet.flow.0 as usize]);
-        }
-        self.audit.event(event);
-        self.recorder.event(event);
-        let packet = &event.packet;
-        let signal = match event.kind {
-            EventKind::Drop(_) => Signal::Loss,
-            // A packet that came with CE has its signal from somebody else.
-            EventKind::Mark(_) if packet.ecn_in != Ecn::Ce => Signal::Mark,
-            _ => return,
-        };
-        let flow = self.judged[packet.flow.0 as usize];
-        self.law.signal(flow, packet.cycle, signal, packet.segments, event.time);
-    }
-
-    fn arriving(&mut self, _: HopId, packet: &mut Packet, carried: &Carried) {
-        let wire = self.wires[packet.flow.0 as usize];
-        let parsed = wire.data(carried, packet);
-        let stamp = self.judge(packet.flow, &parsed, Direction::Forward, packet.arrived);
-        packet.cycle = stamp.cycle;
-        packet.choice = stamp.choice;
-        if let Some(tap) = &mut self.tap {
-            tap.arriving(packet, carried);
-        }
-    }
-
-    fn departed(&mut self, hop: HopId, packet: &Packet, now: Time) {
-        if let Some(tap) = &mut self.tap {
-            tap.departed(hop.index(), packet, now, &self.wires[packet.flow.0 as usize]);
-        }
-    }
-
-    fn opening(&mut self, opening: &Opening) {
-        let flow = opening.flow;
-        if let Some(workload) = opening.workload {
-            let (index, stack) = (flow.0 as usize, self.stacks[workload.index()]);
-            if index >= self.wires.len() {
-                self.wires.resize(index + 1, Wire::new(stack, 0, 0));
-                self.judged.resize(index + 1, FlowId::NONE);
-            }
-            self.wires[index] = Wire::new(stack, port(index), index);
-            self.recorder.book(flow, self.flows + workload.index());
-        }
-        let wire = self.wires[flow.0 as usize];
-        let carried = Carried { flow, ..Carried::default() };
-        let packet = Packet::new(0, flow, FULL_PACKET as u32, opening.now);
-        if let Some(key) = wire.data(&carried, &packet).flow_key()
-            && opening.workload.is_none()
-        {
-            self.recorder.new_flow(flow, &key, opening.now);
-        }
-        if let Some([syn, answer]) = wire.handshake(opening.offset as u32) {
-            self.judge(flow, &syn, Direction::Reverse, opening.now);
-            self.judge(flow, &answer, Direction::Forward, opening.now);
-        }
-        if wire.stack() == Stack::Quic && opening.workload.is_some() {
-            // So that the law does not take one request's connection for the next one's.
-            for (down, direction) in [(false, Direction::Reverse), (true, Direction::Forward)] {
-                let initial = headers::initial(&wire, down);
-                let parsed = parse_cut(initial.bytes(), initial.length, Start::Ethernet);
-                self.judge(flow, &parsed, direction, opening.now);
-            }
-        }
-        if let Some(tap) = &mut self.tap {
-            tap.opens(opening, &wire);
-        }
-    }
-
-    fn watches_headers(&self) -> bool {
-        self.tap.is_some()
-    }
-
-    fn watches_return(&self) -> bool {
-        true
-    }
-
-    fn returning(&mut self, carried: &Carried, now: Time) {
-        let parsed = self.wires[carried.flow.0 as usize].acknowledgement(carried);
-        self.judge(carried.flow, &parsed, Direction::Reverse, now);
-        if let Some(tap) = &mut self.tap {
-            tap.returning(carried, now, &self.wires[carried.flow.0 as usize]);
-        }
-    }
-}
-
 /// Runs `scenario` in virtual time.
 pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let flows = scenario.expanded_flows();
+    check_written(scenario, &flows, options)?;
     let params = scenario.law_params().map_err(RunError::Scenario)?;
-    let bottleneck = &scenario.bottleneck;
-    let queues = bottleneck.qdisc.queue_names().len();
+    let queues = scenario.queue_names().iter().map(Vec::len).sum();
     let ports = (0..flows.len()).map(port).chain(scenario.workloads.iter().map(|_| 0)).collect();
-    let connections: u32 = scenario.workloads.iter().map(scenario::Workload::most_connections).sum();
-    let watcher = Watcher {
-        recorder: Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None),
-        audit: Audit::with_capacity(flows.len()),
-        law: Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize)),
-        wires: flows
-            .iter()
-            .enumerate()
-            .map(|(index, flow)| Wire::new(flow.stack, port(index), index))
-            .collect(),
-        judged: vec![FlowId::NONE; flows.len()],
-        flows: flows.len(),
-        stacks: scenario.workloads.iter().map(|workload| workload.stack).collect(),
-        tap: Wiretap::create(options)?.map(Box::new),
-    };
-
+    let connections: u32 = scenario.workloads.iter().map(Workload::most_connections).sum();
+    let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None);
+    let law = Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize));
+    let stacks = scenario.workloads.iter().map(|workload| workload.stack).collect();
+    let watcher = Watcher::new(recorder, law, Wiretap::create(options)?, flows.len(), stacks);
     let seed = Seed { seed: scenario.seed, run: options.run };
     let mut network = Network::new(seed, watcher);
-    let refused = |error: weir_sim::SpecError| RunError::Scenario(error.to_string());
-    let hop = HopSpec::new(bottleneck.rate, bottleneck.qdisc.clone(), bottleneck.rtt)
-        .map_err(|error| RunError::Scenario(format!("bottleneck.qdisc: {error}")))?;
-    let hop = network.add_hop(hop);
-    let hosts = Hosts::of(&flows);
-    for (index, flow) in flows.iter().enumerate() {
-        network.add_flow(spec(scenario, flow, hosts.at(index), hop).map_err(refused)?).map_err(refused)?;
-    }
-    let added = workloads::add(&mut network, scenario, hop).map_err(refused)?;
+    let (bottleneck, ids) = build(scenario, &flows, &mut network)?;
+    let added = workloads::add(&mut network, scenario, bottleneck)
+        .map_err(|error| RunError::Scenario(error.to_string()))?;
     let cut_short = advance(&mut network, scenario, options);
 
     let end = network.now();
     let results = flows
         .iter()
-        .enumerate()
-        .map(|(index, flow)| flow_result(flow, &network.flow(FlowId(index as u32)), end))
+        .zip(&ids)
+        .map(|(flow, id)| flow_result(flow, &network.flow(*id), end))
         .collect::<Vec<_>>();
     let done = scenario
         .workloads
@@ -200,24 +66,24 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         .filter(|(workload, id)| workload.has_end() && !network.workload(**id).done)
         .map(|(workload, _)| workload.label().to_owned())
         .collect();
-    let left = network.drain();
+    let left: Vec<_> = network.hops().map(|hop| network.drain_hop(hop)).collect();
     let mut watcher = network.into_observer();
     watcher.tap.take().map_or(Ok(()), |tap| tap.finish())?;
-    let audit = watcher.audit.report(left);
-    let mut health = Health {
-        arrived: audit.total.arrived,
-        departed: audit.total.departed,
-        dropped: audit.total.dropped,
-        still_queued: audit.still_queued,
-        unaccounted: audit.unbalanced.iter().map(|(_, missing)| missing.abs()).sum(),
-        overtaken: audit.overtaken,
-        ..Health::default()
-    };
-    if !audit.holds() {
-        health.warnings.push(format!(
-            "packets are not accounted for: {:?}, {} overtaken",
-            audit.unbalanced, audit.overtaken
-        ));
+    let mut health = Health::default();
+    for (audit, left) in watcher.audits().zip(left) {
+        let audit = audit.report(left);
+        health.arrived += audit.total.arrived;
+        health.departed += audit.total.departed;
+        health.dropped += audit.total.dropped;
+        health.still_queued += audit.still_queued;
+        health.unaccounted += audit.unbalanced.iter().map(|(_, missing)| missing.abs()).sum::<i64>();
+        health.overtaken += audit.overtaken;
+        if !audit.holds() {
+            health.warnings.push(format!(
+                "packets are not accounted for: {:?}, {} overtaken",
+                audit.unbalanced, audit.overtaken
+            ));
+        }
     }
     let ended = Ended {
         world: World::Sim,
@@ -239,33 +105,83 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     Ok(gather::result(scenario, ended))
 }
 
-/// What this world cannot do yet, by the key that asks for it.
+/// What would never end, or nearly so, and controllers that are not known.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), (String, String)> {
     for (index, flow) in scenario.flows.iter().enumerate() {
-        let cannot = |key: &str, what: &str| {
-            Err((format!("flow.{index}.{key}"), format!("world sim has no {what} yet; use --on emu")))
+        let fail = |key: &str, message: String| Err((format!("flow.{index}.{key}"), message));
+        let up = flow.direction == Direction::Up && flow.stack != Stack::Udp;
+        if up && flow.bytes.is_none() && !scenario.is_bounded_up(flow) {
+            let message = "in virtual time nothing bounds what it sends upwards; give it bytes, or [bottleneck.reverse] a rate";
+            return fail("direction", message.to_owned());
+        }
+        let name = match flow.stack {
+            Stack::Udp => continue,
+            Stack::Tcp => flow.controller.as_str(),
+            Stack::Quic => traffic::catalogue_name(&flow.controller),
         };
-        if flow.pattern == Pattern::TwoWay {
-            return cannot("pattern", "two-way flows");
-        }
-        if flow.direction == scenario::Direction::Up {
-            return cannot("direction", "upward flows");
-        }
-        let name = &flow.controller;
-        if flow.stack != Stack::Udp
-            && let Err(error) = weir_cc::find(name)
-        {
-            return Err((format!("flow.{index}.controller"), error.to_string()));
+        if let Err(error) = weir_cc::find(name) {
+            return fail("controller", error.to_string());
         }
     }
     Ok(())
+}
+
+/// Refuses to write down what cannot be.
+fn check_written(scenario: &Scenario, flows: &[Flow], options: &RunOptions) -> Result<(), RunError> {
+    let written = if options.pcap.is_some() { "measure.pcap" } else { "measure.trace" };
+    let is_plain = |flow: &&Flow| flow.direction == Direction::Down && flow.pattern == Pattern::OneWay;
+    let odd = flows.iter().find(|flow| !is_plain(flow)).map(|flow| format!("flow '{}'", flow.name));
+    match scenario.has_other_queues().or(odd) {
+        Some(what) if options.pcap.is_some() || options.trace.is_some() => Err(RunError::Scenario(format!(
+            "{written}: world sim writes down one-way flows to the client and the bottleneck's queue alone; remove it, or \
+                 {what}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Adds links and flows, and tells what the network calls the bottleneck and the flows.
+fn build(
+    scenario: &Scenario,
+    flows: &[Flow],
+    network: &mut Network<Watcher>,
+) -> Result<(HopId, Vec<FlowId>), RunError> {
+    let mut firsts = scenario.queue_names().into_iter().scan(0, |first, names| {
+        let this = *first;
+        *first += names.len();
+        Some(this)
+    });
+    let mut links = Vec::new();
+    for link in scenario.build_links().map_err(RunError::Scenario)? {
+        let hop = network.add_hop(link.forward);
+        links.push(hop);
+        let back = link.reverse.map(|reverse| network.add_back(hop, reverse));
+        network.impair_back(hop, link.impairment);
+        for queue in [Some(hop), back].into_iter().flatten() {
+            network.observer_mut().add_queue(queue, firsts.next().unwrap_or(0), flows.len());
+        }
+    }
+    let hosts = Hosts::of(flows);
+    let mut ids = Vec::new();
+    for (index, flow) in flows.iter().enumerate() {
+        let refused = |message: String| RunError::Scenario(format!("flow '{}': {message}", flow.name));
+        let places = scenario.path(flow).map_err(refused)?;
+        let path: Vec<HopId> = places.iter().map(|place| links[*place]).collect();
+        let spec =
+            spec(scenario, flow, hosts.at(index), &path).map_err(|error| refused(error.to_string()))?;
+        let wire = Wire::new(flow.stack, flow.direction == Direction::Up, port(index), index);
+        let passes = places.contains(&0);
+        network.observer_mut().expect(wire, if passes { links[0] } else { path[0] }, passes);
+        ids.push(network.add_flow(spec).map_err(|error| refused(error.to_string()))?);
+    }
+    Ok((links[0], ids))
 }
 
 fn spec(
     scenario: &Scenario,
     flow: &Flow,
     [server, client]: [usize; 2],
-    hop: HopId,
+    path: &[HopId],
 ) -> Result<FlowSpec, weir_sim::SpecError> {
     let kind = match flow.stack {
         Stack::Tcp => Kind::Tcp(flow.controller.clone()),
@@ -273,8 +189,9 @@ fn spec(
         Stack::Udp => Kind::Datagrams(flow.rate.unwrap_or_default()),
     };
     let rtt = flow.rtt.unwrap_or(scenario.bottleneck.rtt);
+    let whole = rtt + scenario.link_delay(flow) * 2;
     // Data flows one and a half round trips after a handshake begins; UDP needs none.
-    let ahead = if flow.stack == Stack::Udp { Duration::ZERO } else { rtt + rtt / 2 };
+    let ahead = if flow.stack == Stack::Udp { Duration::ZERO } else { whole + whole / 2 };
     let amount = match (flow.bytes, flow.duration) {
         (Some(bytes), _) => Amount::Bytes(bytes.0),
         (None, Some(duration)) => Amount::Time(duration),
@@ -282,10 +199,13 @@ fn spec(
     };
     // As in the other worlds, a server has one address for flows with ECN and one for those without.
     let server = 1 + 2 * server + usize::from(flow.ecn);
-    Ok(FlowSpec::new(kind, &[hop], rtt)?
+    Ok(FlowSpec::new(kind, path, rtt)?
         .hosts([server as u16, 1 + client as u16])
         .ecn(flow.ecn)
         .ends(flow.end_options())
+        .up(flow.direction == Direction::Up)
+        .two_way(flow.pattern == Pattern::TwoWay)
+        .window(window(scenario).0)
         .start(flow.start + ahead)
         .position(scenario.bottleneck.position)
         .amount(amount))

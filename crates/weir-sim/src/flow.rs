@@ -12,6 +12,7 @@ use crate::endpoint::{
     AckFrame, EndOptions, Feedback, LARGEST_GSO, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig,
 };
 use crate::hop::HopId;
+use crate::route::Routed;
 use crate::workload::Task;
 
 /// How much a flow sends.
@@ -45,6 +46,10 @@ const QUIC_HEADER: u32 = 14 + 20 + 8 + 27;
 const QUIC_MSS: u32 = 1452 - 27;
 const TCP_MSS: u32 = 1448;
 const UDP_HEADER: u32 = 14 + 20 + 8;
+/// Bytes of an acknowledgement alone: TCP's headers, without SACK blocks.
+const TCP_ACK: u32 = TCP_HEADER;
+/// QUIC's headers and a frame with one range: type, largest number, delay, count and range of 1 + 4 + 2 + 1 + 4 bytes.
+const QUIC_ACK: u32 = QUIC_HEADER + 12;
 pub(crate) const DATAGRAM: u32 = 1514;
 
 /// A flow that is to be made.
@@ -58,6 +63,9 @@ pub struct FlowSpec {
     pub(crate) amount: Amount,
     pub(crate) loss: f64,
     pub(crate) mark: f64,
+    pub(crate) up: bool,
+    pub(crate) two_way: bool,
+    pub(crate) window: u64,
     pub(crate) receiver: Option<ReceiverConfig>,
     pub(crate) ends: EndOptions,
     pub(crate) controller: Option<Box<dyn Controller>>,
@@ -76,6 +84,27 @@ pub enum SpecError {
     /// A flow over no link.
     #[error("path: a flow needs at least one link")]
     NoPath,
+    /// A path over a link that is not there, or twice over one.
+    #[error("path: link {hop} is not there or on the path twice; name each link once")]
+    Path {
+        /// Its place among the network's links.
+        hop: usize,
+    },
+    /// A delay that would have to be below zero.
+    #[error(
+        "jitter: {jitter} on link {hop} is more than the {delay} that a packet needs from there; lower it or raise the delay"
+    )]
+    Jitter {
+        /// The link's place among the network's.
+        hop: usize,
+        /// What was asked for.
+        jitter: Duration,
+        /// The delay that it varies.
+        delay: Duration,
+    },
+    /// A two-way flow that is not TCP.
+    #[error("two-way: only TCP flows can be")]
+    TwoWay,
     /// Datagrams at rate zero.
     #[error("rate: datagrams need a rate above 0, such as 10mbit")]
     NoRate,
@@ -108,6 +137,9 @@ impl FlowSpec {
             amount: Amount::Endless,
             loss: 0.0,
             mark: 0.0,
+            up: false,
+            two_way: false,
+            window: u64::MAX,
             receiver: None,
             ends: EndOptions::default(),
             controller: None,
@@ -158,7 +190,8 @@ impl FlowSpec {
         Self { amount, ..self }
     }
 
-    /// The share of the round-trip time that lies behind the last link, to the receiver and back.
+    /// The share of the round-trip time that lies behind the last link, to the far end and back. The delays of the links come
+    /// on top.
     #[must_use]
     pub fn position(self, position: f64) -> Self {
         Self { position: position.clamp(0.0, 1.0), ..self }
@@ -174,6 +207,37 @@ impl FlowSpec {
     #[must_use]
     pub fn mark(self, mark: f64) -> Self {
         Self { mark, ..self }
+    }
+
+    /// Data goes against the direction of the links; acknowledgements go with it.
+    #[must_use]
+    pub fn up(self, up: bool) -> Self {
+        Self { up, ..self }
+    }
+
+    /// The receiver sends back half of what it reads, with a controller of the same name, in full packets and at the end
+    /// what remains. Only of TCP.
+    #[must_use]
+    pub fn two_way(self, two_way: bool) -> Self {
+        Self { two_way, ..self }
+    }
+
+    /// So many bytes may be in flight at most: the receiver's window. Without limit unless told.
+    #[must_use]
+    pub fn window(self, window: u64) -> Self {
+        Self { window, ..self }
+    }
+
+    /// The half of a two-way flow that goes back.
+    pub(crate) fn answers(&self) -> Result<Option<Self>, SpecError> {
+        match &self.kind {
+            _ if !self.two_way => Ok(None),
+            Kind::Tcp(_) => {
+                let half = Self { two_way: false, amount: Amount::Endless, ..self.again() };
+                Ok(Some(Self { loss: 0.0, mark: 0.0, ..half }))
+            }
+            Kind::Quic(_) | Kind::Datagrams(_) => Err(SpecError::TwoWay),
+        }
     }
 
     /// How the receiver acknowledges, if not as its kind and controller ask for.
@@ -242,6 +306,8 @@ pub struct FlowReport {
     pub lost: u64,
     /// Packets whose marks the sender has learnt of.
     pub marked: u64,
+    /// Payload bytes of a two-way flow that its receiver has sent back and that arrived.
+    pub answered: u64,
     /// When the first packet was sent.
     pub started: Option<Time>,
     /// When the last byte of a limited flow arrived.
@@ -282,6 +348,9 @@ pub(crate) struct Flow {
     pub(crate) gso: u16,
     /// When the newest acknowledgement that the sender has was sent.
     pub(crate) heard: Time,
+    /// Wire bytes of an acknowledgement alone.
+    pub(crate) ack_bytes: u32,
+    pub(crate) routed: Option<Box<Routed>>,
     pub(crate) random: Random,
     pub(crate) source: Source,
     pub(crate) receiver: Receiver,
@@ -303,9 +372,11 @@ pub(crate) struct Flow {
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Flow {
-    pub(crate) fn new(mut spec: FlowSpec, random: Random) -> Result<Self, SpecError> {
-        let behind = spec.rtt.scale(spec.position);
-        let before = spec.rtt - behind;
+    pub(crate) fn new(mut spec: FlowSpec, random: Random, routed: Option<Routed>) -> Result<Self, SpecError> {
+        // Where each way is simulated, no delay is dealt with beforehand.
+        let rtt = if routed.is_some() { Duration::ZERO } else { spec.rtt };
+        let behind = rtt.scale(spec.position);
+        let before = rtt - behind;
         let mut own = spec.controller.take();
         let mut connection = |family, mss, header, recovery| -> Result<_, SpecError> {
             let controller = own.take().map_or_else(|| spec.make_controller(&random), Ok)?;
@@ -329,6 +400,7 @@ impl Flow {
                 feedback: receiver.feedback,
                 burst: Duration::from_millis(1),
                 ack_delay: receiver.delay,
+                window: spec.window,
             };
             let source = Source::Connection(Box::new(Sender::new(config, controller)));
             Ok((source, Receiver::new(receiver), header))
@@ -362,6 +434,8 @@ impl Flow {
             header,
             gso: spec.ends.gso.clamp(1, LARGEST_GSO),
             heard: Time::ZERO,
+            ack_bytes: if matches!(spec.kind, Kind::Quic(_)) { QUIC_ACK } else { TCP_ACK },
+            routed: routed.map(Box::new),
             random,
             source,
             receiver,
@@ -389,6 +463,21 @@ impl Flow {
         self.acks.shrink_to_fit();
         self.returning.shrink_to_fit();
         self.report.samples.shrink_to_fit();
+    }
+
+    /// From the first link to the sender and back, and from the last link to the receiver and back; the delays of links on
+    /// the way are in the second.
+    pub(crate) fn rounds(&self) -> [Duration; 2] {
+        self.routed.as_ref().map_or([self.around, self.tail + self.back], |routed| routed.rounds)
+    }
+
+    /// How long a request of the receiver travels to the sender, where none is queued. Where no way of its own is simulated, the
+    /// sender stands at its link.
+    pub(crate) fn request(&self) -> Duration {
+        match &self.routed {
+            Some(routed) => (routed.rounds[0] + routed.rounds[1]) / 2,
+            None => self.back + self.around,
+        }
     }
 
     /// Whether a limited flow has done what it was to do.

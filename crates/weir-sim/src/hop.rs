@@ -1,10 +1,15 @@
 //! A link with its queue.
 
+use std::sync::Arc;
+
 use weir_core::{Duration, Packet, Rate, Seed, Time};
 use weir_qdisc::{BuildContext, ConfigError, Qdisc, QdiscConfig};
 
-/// A link of a network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+use crate::impairment::Impairment;
+use crate::trace::{Schedule, Trace};
+
+/// A link of a network, in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HopId(pub(crate) u32);
 
 impl HopId {
@@ -23,6 +28,10 @@ pub struct HopSpec {
     pub(crate) rate: Rate,
     pub(crate) qdisc: QdiscConfig,
     pub(crate) context: BuildContext,
+    overhead: u32,
+    delay: Duration,
+    trace: Option<Arc<Trace>>,
+    impairment: Impairment,
 }
 
 impl HopSpec {
@@ -34,7 +43,40 @@ impl HopSpec {
     pub fn new(rate: Rate, qdisc: QdiscConfig, rtt: Duration) -> Result<Self, ConfigError> {
         let context = BuildContext { rate, rtt, mtu: MTU, seed: Seed::default() };
         qdisc.build(&context)?;
-        Ok(Self { rate, qdisc, context })
+        Ok(Self {
+            rate,
+            qdisc,
+            context,
+            overhead: 0,
+            delay: Duration::ZERO,
+            trace: None,
+            impairment: Impairment::default(),
+        })
+    }
+
+    /// So many bytes more for each packet, in the queue and on the link.
+    #[must_use]
+    pub fn overhead(self, overhead: u32) -> Self {
+        Self { overhead, ..self }
+    }
+
+    /// A packet needs this long from the end of the link's transmission to what comes next, in both directions. It comes on
+    /// top of a flow's own round-trip time.
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
+    }
+
+    /// Sends when the trace lets it. The rate is then only what the discipline reckons with.
+    #[must_use]
+    pub fn trace(self, trace: Arc<Trace>) -> Self {
+        Self { trace: Some(trace), ..self }
+    }
+
+    /// What happens to packets on the link.
+    #[must_use]
+    pub fn impairment(self, impairment: Impairment) -> Self {
+        Self { impairment, ..self }
     }
 }
 
@@ -45,8 +87,21 @@ pub struct HopReport {
     pub packets: u64,
     /// Their wire bytes.
     pub bytes: u64,
-    /// Time spent sending.
+    /// Time spent sending. Of a link with a trace: none.
     pub busy: Duration,
+    /// Packets that left and were lost on the link.
+    pub lost: u64,
+    /// Packets that were lost on the way back, if there is no queue.
+    pub lost_back: u64,
+}
+
+/// What a link with a trace knows of its packet.
+pub(crate) struct Opportunities {
+    pub(crate) schedule: Schedule,
+    /// Bytes of the packet that have not gone yet.
+    pub(crate) left: u32,
+    /// The next opportunity is on the agenda.
+    pub(crate) awaited: bool,
 }
 
 pub(crate) struct Hop {
@@ -58,6 +113,14 @@ pub(crate) struct Hop {
     /// The discipline is to be asked again then.
     pub(crate) held: Time,
     pub(crate) report: HopReport,
+    pub(crate) overhead: u32,
+    pub(crate) delay: Duration,
+    pub(crate) impairment: Impairment,
+    pub(crate) opportunities: Option<Box<Opportunities>>,
+    /// The queue of the other direction.
+    pub(crate) back: Option<HopId>,
+    /// What happens to packets there, if there is no queue.
+    pub(crate) back_impairment: Impairment,
 }
 
 impl Hop {
@@ -70,6 +133,15 @@ impl Hop {
             transmitting: None,
             held: Time::MAX,
             report: HopReport::default(),
+            overhead: spec.overhead,
+            delay: spec.delay,
+            impairment: spec.impairment,
+            opportunities: spec.trace.as_ref().map(|trace| {
+                let schedule = Schedule::new(Arc::clone(trace));
+                Box::new(Opportunities { schedule, left: 0, awaited: false })
+            }),
+            back: None,
+            back_impairment: Impairment::default(),
         })
     }
 }

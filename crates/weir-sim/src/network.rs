@@ -1,24 +1,30 @@
 //! The network: links, flows, and what happens in which order.
 //!
-//! What cannot change any more is not simulated event by event. A sender stands at its first link, and the way from the
-//! sender to the link is added to the way back: with a constant delay that is the same flow, seen from another clock. What
-//! leaves the last link will be received after a constant delay, so the receiver takes it at once, with the time of its
-//! arrival, and the acknowledgement waits in line for its time at the sender. A packet that meets one link so costs two
-//! events: its departure there, and its share of an acknowledgement.
+//! What cannot change any more, in a flow over one queue with constant delays, is not simulated event by event. A sender
+//! stands at its link, and the way from the sender to the link is added to the way back: with a constant delay that is the
+//! same flow, seen from another clock. What leaves the link will be received after a constant delay, so the receiver takes it
+//! at once, with the time of its arrival, and the acknowledgement waits in line for its time at the sender. A packet that
+//! meets one link so costs two events: its departure there, and its share of an acknowledgement. Flows that need more have a route ([`crate::route`]), on
+//! which each packet and acknowledgement is an event wherever it comes to.
 
 mod links;
+mod opportunities;
 mod receivers;
+mod routes;
 mod senders;
 mod workloads;
 
 use weir_cc::EcnUse;
-use weir_core::{FlowId, Random, Seed, Time};
+use weir_core::{Duration, FlowId, Random, Seed, Time};
 
 use crate::engine::Agenda;
 use crate::flow::{Amount, Flow, FlowReport, FlowSpec, Source, SpecError};
 use crate::hop::{Hop, HopId, HopReport, HopSpec};
+use crate::impairment::Impairment;
 use crate::observer::{Observer, Opening};
+use crate::route::Routed;
 use crate::workload::{Workload, WorkloadId};
+use routes::Travellers;
 
 #[derive(Clone, Copy, Debug)]
 enum Next {
@@ -47,6 +53,10 @@ enum Next {
     Depart(u32),
     /// The discipline of a link may let a packet go.
     Ready(u32),
+    /// The trace of a link lets it send.
+    Opportunity(u32),
+    /// A packet on a route has come to its next stop.
+    Reach(u32),
 }
 
 /// A network in virtual time, watched by `O`.
@@ -56,6 +66,9 @@ pub struct Network<O> {
     agenda: Agenda<Next>,
     hops: Vec<Hop>,
     flows: Vec<Flow>,
+    /// Flows that were added: the halves of a two-way flow are one.
+    added: u32,
+    travellers: Travellers,
     workloads: Vec<Workload>,
     observer: O,
     watches_return: bool,
@@ -74,6 +87,8 @@ impl<O: Observer> Network<O> {
             agenda: Agenda::new(),
             hops: Vec::new(),
             flows: Vec::new(),
+            added: 0,
+            travellers: Travellers::default(),
             workloads: Vec::new(),
             watches_return: observer.watches_return(),
             observer,
@@ -95,14 +110,34 @@ impl<O: Observer> Network<O> {
         id
     }
 
+    /// Gives a link a queue in the other direction, for flows that are added from now on. Delay is the link's.
+    pub fn add_back(&mut self, link: HopId, spec: HopSpec) -> HopId {
+        let id = self.add_hop(spec);
+        self.hops[link.index()].back = Some(id);
+        id
+    }
+
+    /// Lets things happen to packets that go over a link in the other direction, if there is no queue, for flows that are
+    /// added from now on.
+    pub fn impair_back(&mut self, link: HopId, impairment: Impairment) {
+        self.hops[link.index()].back_impairment = impairment;
+    }
+
     /// Adds a flow. Its draws are its own: adding one leaves the others' as they are.
     ///
     /// # Errors
     ///
-    /// If its controller is not known.
+    /// If its controller is not known, its path cannot be gone or varies a delay by more than there is, or if it is two-way
+    /// and not TCP.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, SpecError> {
-        let own = self.seed.stream(&format!("flow {}", self.flows.len()));
-        let index = self.insert(spec, own)?;
+        let name = format!("flow {}", self.added);
+        let answers = spec.answers()?;
+        let index = self.insert(spec, self.seed.stream(&name), &name)?;
+        if let Some(answers) = answers {
+            let own = self.seed.stream(&format!("{name} back"));
+            self.put(answers, own, Some(Routed::answering(index)))?;
+        }
+        self.added += 1;
         let flow = &self.flows[index as usize];
         let start = flow.start.max(self.now);
         self.unfinished += u32::from(!flow.is_done());
@@ -114,9 +149,16 @@ impl<O: Observer> Network<O> {
         Ok(FlowId(index))
     }
 
-    /// Makes a flow whose draws come from `own`; nothing is to happen to it yet.
-    fn insert(&mut self, spec: FlowSpec, own: Random) -> Result<u32, SpecError> {
-        let mut flow = Flow::new(spec, own)?;
+    /// Makes a flow whose draws come from `own`, and on its route from streams named after `name`; nothing is to happen to it
+    /// yet.
+    fn insert(&mut self, spec: FlowSpec, own: Random, name: &str) -> Result<u32, SpecError> {
+        let owner = self.flows.len() as u32;
+        let routed = Routed::of(&spec, &self.hops, self.seed, owner, name, self.watches_return)?;
+        self.put(spec, own, routed)
+    }
+
+    fn put(&mut self, spec: FlowSpec, own: Random, routed: Option<Routed>) -> Result<u32, SpecError> {
+        let mut flow = Flow::new(spec, own, routed)?;
         if self.observer.watches_headers() {
             flow.receiver.keep_notes();
         }
@@ -124,7 +166,7 @@ impl<O: Observer> Network<O> {
         Ok(self.flows.len() as u32 - 1)
     }
 
-    /// Tells that a flow's connection opens, whose first data will be at its link at `data`.
+    /// Tells that a flow's connection opens, whose first data sets out at `data`.
     fn open(&mut self, index: u32, data: Time) {
         let flow = &self.flows[index as usize];
         let (ecn, offset) = match &flow.source {
@@ -132,8 +174,9 @@ impl<O: Observer> Network<O> {
             Source::Datagrams { .. } => (EcnUse::Off, 0),
         };
         let workload = flow.task.as_ref().map(|task| WorkloadId(task.workload));
-        let (flow, around, behind) = (FlowId(index), flow.around, flow.tail + flow.back);
-        let now = self.now;
+        let ahead = flow.routed.as_ref().map_or(Duration::ZERO, |routed| routed.routes[0].first);
+        let ([around, behind], flow) = (flow.rounds(), FlowId(index));
+        let (now, data) = (self.now, data + ahead);
         self.observer.opening(&Opening { flow, workload, now, data, around, behind, ecn, offset });
     }
 
@@ -141,6 +184,9 @@ impl<O: Observer> Network<O> {
     pub fn flow(&self, flow: FlowId) -> FlowReport {
         let flow = &self.flows[flow.0 as usize];
         let mut report = flow.report.clone();
+        if let Some(other) = flow.routed.as_ref().and_then(|routed| routed.other) {
+            report.answered = self.flows[other as usize].receiver.bytes;
+        }
         report.bytes = flow.receiver.bytes;
         report.packets = flow.receiver.packets;
         if let Source::Connection(sender) = &flow.source {
@@ -158,6 +204,16 @@ impl<O: Observer> Network<O> {
     /// The observer.
     pub const fn observer(&self) -> &O {
         &self.observer
+    }
+
+    /// The observer, to be told of links and flows.
+    pub const fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+
+    /// All links, those back too, in the order in which they were added.
+    pub fn hops(&self) -> impl Iterator<Item = HopId> + use<O> {
+        (0..self.hops.len() as u32).map(HopId)
     }
 
     /// Ends the network and hands its observer back.
@@ -230,6 +286,8 @@ impl<O: Observer> Network<O> {
             Next::Off(flow) => self.off(flow),
             Next::Start(flow) => self.start(flow),
             Next::Stop(flow) => self.stop(flow),
+            Next::Opportunity(hop) => self.opportunity(hop),
+            Next::Reach(place) => self.reach(place),
         }
     }
 }

@@ -1,20 +1,42 @@
 //! What may be seen of a simulated network, and what an observer may decide: the queue that a packet's flow has earned.
 
 use weir_cc::EcnUse;
-use weir_core::{Duration, Event, FlowId, Packet, Time};
+use weir_core::{Duration, Ecn, Event, FlowId, Packet, Time};
 
 use crate::hop::HopId;
 use crate::workload::WorkloadId;
 
-/// What is in a packet that passes the bottleneck, as a parser would read it.
+/// Which way a packet goes over a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// In the direction of the link.
+    #[default]
+    Forward,
+    /// Against it.
+    Back,
+}
+
+/// What is in a packet that passes a link, as a parser would read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// The flow.
     pub flow: FlowId,
-    /// Bytes of the stream before those that it carries; for an acknowledgement, before the first that is missing.
+    /// The link.
+    pub link: HopId,
+    /// Which way it goes over it.
+    pub way: Way,
+    /// Bytes of the stream, of the end that sends it, before those that it carries.
     pub offset: u64,
-    /// Payload bytes; 0 for an acknowledgement.
+    /// Payload bytes; 0 for an acknowledgement alone.
     pub payload: u32,
+    /// Bytes of the other end's stream before the first that is missing there.
+    pub acknowledged: u64,
+    /// Bytes on the wire, without the link's overhead.
+    pub wire_bytes: u32,
+    /// Segments, of a super-packet more than one.
+    pub segments: u16,
+    /// The codepoint that it comes with.
+    pub ecn: Ecn,
     /// When it was sent, by the clock of its sender: TCP's timestamp value.
     pub sent: Time,
     /// When the packet was sent whose timestamp it echoes (RFC 7323). Of acknowledgements only if
@@ -62,7 +84,8 @@ pub trait Observer {
     /// A packet is about to be queued at `hop`. What is set in [`Packet::choice`] and [`Packet::cycle`] stays with it.
     fn arriving(&mut self, _hop: HopId, _packet: &mut Packet, _carried: &Carried) {}
 
-    /// Whether [`returning`](Self::returning) is wanted; it costs an event for each acknowledgement.
+    /// Whether [`arriving`](Self::arriving) and [`returning`](Self::returning) are wanted; it costs an event for each
+    /// acknowledgement.
     fn watches_return(&self) -> bool {
         false
     }
@@ -75,7 +98,8 @@ pub trait Observer {
         false
     }
 
-    /// An acknowledgement passes the bottleneck on its way back.
+    /// A packet goes back over a link where there is no queue in that direction: at the moment at which it would have come to
+    /// one.
     fn returning(&mut self, _carried: &Carried, _now: Time) {}
 
     /// A packet has left `hop` altogether.

@@ -86,11 +86,12 @@ pub(super) fn scenario(
     Scenario {
         name: name.to_owned(),
         seed,
-        bottleneck: Bottleneck { rate, rtt, qdisc, position: 0.5, burst: None, overhead: 0 },
+        bottleneck: Bottleneck::new(rate, rtt, qdisc),
         law: toml::Table::from_iter([(
             "preset".to_owned(),
             toml::Value::try_from(variant.law).expect("a preset is a word"),
         )]),
+        links: Vec::new(),
         flows,
         workloads: Vec::new(),
         measure: Measure { interval: Duration::from_millis(100), timeout, ..Measure::default() },

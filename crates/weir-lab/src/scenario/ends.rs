@@ -70,6 +70,7 @@ impl Scenario {
             |(index, flow): (usize, &Flow)| flow.given_ends().next().map(|key| format!("flow.{index}.{key}"));
         let workload = || (!self.workloads.is_empty()).then(|| "workload.0".to_owned());
         let trace = || self.measure.trace.then(|| "measure.trace".to_owned());
-        self.flows.iter().enumerate().find_map(of_flow).or_else(workload).or_else(trace)
+        let ends = || self.flows.iter().enumerate().find_map(of_flow);
+        self.given_path().or_else(ends).or_else(workload).or_else(trace)
     }
 }

@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_parser_reads_tcp_with_its_options() {
-        let wire = Wire::new(Stack::Tcp, 20_000, 0);
+        let wire = Wire::new(Stack::Tcp, false, 20_000, 0);
         let at = |ms| Time::ZERO + Duration::from_millis(ms);
         let blocks = [(5000, 6000), (7000, 8000), (0, 0)];
         let ack = Tcp::acknowledgement([1, 4000], TcpEcn::Accurate, false, 9, [at(17), at(15)], blocks);
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn the_parser_reads_quic_and_datagrams() {
-        let wire = Wire::new(Stack::Quic, 20_000, 0);
+        let wire = Wire::new(Stack::Quic, false, 20_000, 0);
         let initial = initial(&wire, false);
         let parsed = parse_cut(initial.bytes(), initial.length, Start::Ethernet);
         assert!(sums_up(initial.bytes(), 17));
@@ -321,7 +321,7 @@ mod tests {
         let short = quic(&wire, true, Ecn::Ce, Quic::Short { spin: true }, 1452);
         let parsed = parse_cut(short.bytes(), short.length, Start::Ethernet);
         assert_eq!((parsed.quic().unwrap().spin, parsed.payload_bytes().0), (Some(true), 1452));
-        let wire = Wire::new(Stack::Udp, 20_000, 0);
+        let wire = Wire::new(Stack::Udp, false, 20_000, 0);
         let datagram = udp(&wire, true, Ecn::NotEct, 1472);
         assert!(sums_up(datagram.bytes(), 17));
         let parsed = parse_cut(datagram.bytes(), datagram.length, Start::Ethernet);

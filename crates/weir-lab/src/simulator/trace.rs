@@ -126,7 +126,7 @@ impl Trace {
             self.out,
             "r {} back {ends} ack={} marks={}{echo}",
             Seconds(now),
-            carried.offset,
+            carried.acknowledged,
             carried.marks
         )?;
         for (from, to) in carried.blocks.iter().filter(|(from, to)| from < to) {

@@ -1,8 +1,8 @@
 //! The headers that a simulated packet would have: just enough for the law's parser, which reads frames.
 
-use weir_core::{Ecn, Packet};
+use weir_core::Ecn;
 use weir_law::{ParsedPacket, Start, parse_cut};
-use weir_sim::Carried;
+use weir_sim::{Carried, Way};
 
 use crate::traffic::Stack;
 
@@ -20,71 +20,67 @@ const SYN: u8 = 0x02;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
     stack: Stack,
-    server_port: u16,
-    client_port: u16,
+    /// Data goes from the client to the server.
+    up: bool,
+    /// Of the end that sends the data, and of the other one.
+    ports: [u16; 2],
 }
 
 impl Wire {
-    /// Of a flow that is told apart by the server's port. Clients count up from a port of their own.
-    pub(crate) fn new(stack: Stack, server_port: u16, index: usize) -> Self {
-        Self { stack, server_port, client_port: CLIENT_PORT.wrapping_add(index as u16) }
+    /// Of a flow that is told apart by the port of the end that sends the data. The other ends count up from a port of their
+    /// own.
+    pub(crate) fn new(stack: Stack, up: bool, port: u16, index: usize) -> Self {
+        Self { stack, up, ports: [port, CLIENT_PORT.wrapping_add(index as u16)] }
     }
 
     pub(super) fn stack(&self) -> Stack {
         self.stack
     }
 
+    /// The port of the end that asks for data.
     pub(super) fn client_port(&self) -> u16 {
-        self.client_port
+        self.ports[1]
     }
 
     /// The ports of a packet's source and destination.
     pub(super) fn ports(&self, down: bool) -> [u16; 2] {
-        if down { [self.server_port, self.client_port] } else { [self.client_port, self.server_port] }
-    }
-
-    /// A packet with data, from the server to the client.
-    pub(crate) fn data(&self, carried: &Carried, packet: &Packet) -> ParsedPacket {
-        // TCP's first byte of data is 1.
-        let numbers = (carried.offset as u32).wrapping_add(1);
-        self.frame(true, numbers, 1, ACK, carried.spin, packet.ecn, self.frame_bytes(packet))
+        let [data, other] = self.ports;
+        if down != self.up { [data, other] } else { [other, data] }
     }
 
     /// Bytes of a packet's frame: a super-packet counts on the wire with the headers of all its segments, but has them once.
-    pub(super) fn frame_bytes(&self, packet: &Packet) -> u32 {
+    pub(super) fn frame_bytes(&self, carried: &Carried) -> u32 {
         let header = ETHERNET + IPV4 + if self.stack == Stack::Tcp { TCP } else { UDP };
-        packet.wire_bytes - (u32::from(packet.segments) - 1) * header as u32
+        carried.wire_bytes - (u32::from(carried.segments) - 1) * header as u32
     }
 
-    /// An acknowledgement, from the client to the server.
-    pub(crate) fn acknowledgement(&self, carried: &Carried) -> ParsedPacket {
-        let acknowledged = (carried.offset as u32).wrapping_add(1);
-        self.frame(false, 1, acknowledged, ACK, carried.spin, Ecn::NotEct, (ETHERNET + IPV4 + TCP) as u32)
+    /// A packet as it passes a link.
+    pub(crate) fn packet(&self, carried: &Carried) -> ParsedPacket {
+        // TCP's first byte of data is 1.
+        let number = |offset: u64| (offset as u32).wrapping_add(1);
+        let numbers = [number(carried.offset), number(carried.acknowledged)];
+        self.frame(carried.way, numbers, ACK, carried.spin, carried.ecn, self.frame_bytes(carried))
     }
 
-    /// The packets with which a connection of TCP begins: the client's, and the server's answer.
-    /// `server` is the number before the server's first byte of data.
-    pub(crate) fn handshake(&self, server: u32) -> Option<[ParsedPacket; 2]> {
+    /// The packets with which a connection of TCP begins: that of the end that asks for data, and the answer; and which way
+    /// they go. `first` is the number before the first byte of data.
+    pub(crate) fn handshake(&self, first: u32) -> Option<[(Way, ParsedPacket); 2]> {
         let bytes = (ETHERNET + IPV4 + TCP) as u32;
-        (self.stack == Stack::Tcp).then(|| {
-            [
-                self.frame(false, 0, 0, SYN, false, Ecn::NotEct, bytes),
-                self.frame(true, server, 1, SYN | ACK, false, Ecn::NotEct, bytes),
-            ]
-        })
+        let (asks, answers) = if self.up { (Way::Forward, Way::Back) } else { (Way::Back, Way::Forward) };
+        let frame = |way, numbers, flags| (way, self.frame(way, numbers, flags, false, Ecn::NotEct, bytes));
+        (self.stack == Stack::Tcp).then(|| [frame(asks, [0, 0], SYN), frame(answers, [first, 1], SYN | ACK)])
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the fields of a header")]
     fn frame(
         &self,
-        down: bool,
-        seq: u32,
-        ack: u32,
+        way: Way,
+        [seq, ack]: [u32; 2],
         flags: u8,
         spin: bool,
         ecn: Ecn,
         wire_bytes: u32,
     ) -> ParsedPacket {
+        let down = way == Way::Forward;
         let mut frame = [0; ETHERNET + IPV4 + TCP];
         frame[12] = 0x08;
         let ip = &mut frame[ETHERNET..];
@@ -124,31 +120,57 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
-    use weir_core::{Ecn, FlowId, Packet, Time};
+    use weir_core::Ecn;
     use weir_law::Kind;
-    use weir_sim::Carried;
+    use weir_sim::{Carried, Way};
 
     use super::{Stack, Wire};
 
     #[test]
     fn the_parser_reads_what_was_written() {
-        let carried = Carried { offset: 1448, payload: 1448, spin: true, ..Carried::default() };
-        let full = Packet::new(0, FlowId(0), 1514, Time::ZERO).with_ecn(Ecn::Ect0);
-        let tcp = Wire::new(Stack::Tcp, 20_000, 3);
-        let data = tcp.data(&carried, &full);
-        assert_eq!((data.kind(), data.ecn()), (Kind::Tcp, Ecn::Ect0));
-        assert_eq!(data.tcp().map(|tcp| (tcp.seq, tcp.ack)), Some((1449, 1)));
-        let super_packet = Packet { segments: 45, wire_bytes: 45 * 1514, ..full };
-        assert_eq!(tcp.data(&carried, &super_packet).payload_bytes().0, 45 * 1448);
-        let ack = tcp.acknowledgement(&carried);
-        assert_eq!(ack.tcp().map(|tcp| (tcp.seq, tcp.ack)), Some((1, 1449)));
-        assert_eq!(ack.flow_key(), data.flow_key());
-        let [syn, answer] = tcp.handshake(0).unwrap();
-        assert!(syn.tcp().unwrap().syn() && !syn.tcp().unwrap().has_ack());
-        assert!(answer.tcp().unwrap().syn() && answer.tcp().unwrap().has_ack());
-        let quic = Wire::new(Stack::Quic, 20_000, 3).data(&carried, &Packet { wire_bytes: 1494, ..full });
-        assert_eq!(quic.kind(), Kind::Quic);
-        assert_eq!(quic.quic().and_then(|quic| quic.spin), Some(true));
-        assert_eq!(Wire::new(Stack::Udp, 20_000, 3).data(&carried, &full).kind(), Kind::Udp);
+        let data = Carried {
+            offset: 1448,
+            payload: 1448,
+            wire_bytes: 1514,
+            segments: 1,
+            ecn: Ecn::Ect0,
+            spin: true,
+            ..Carried::default()
+        };
+        let answer = Carried {
+            way: Way::Back,
+            offset: 0,
+            payload: 0,
+            acknowledged: 1448,
+            wire_bytes: 66,
+            ecn: Ecn::NotEct,
+            ..data
+        };
+        for up in [false, true] {
+            // What is data and what answers it is the same; the ways are not.
+            let turn = |carried: Carried| match (up, carried.way) {
+                (false, _) => carried,
+                (true, Way::Forward) => Carried { way: Way::Back, ..carried },
+                (true, Way::Back) => Carried { way: Way::Forward, ..carried },
+            };
+            let tcp = Wire::new(Stack::Tcp, up, 20_000, 3);
+            let first = tcp.packet(&turn(data));
+            assert_eq!((first.kind(), first.ecn(), first.payload_bytes().0), (Kind::Tcp, Ecn::Ect0, 1448));
+            assert_eq!(first.tcp().map(|tcp| (tcp.seq, tcp.ack)), Some((1449, 1)));
+            let many = Carried { wire_bytes: 45 * 1514, segments: 45, ..data };
+            assert_eq!(tcp.packet(&turn(many)).payload_bytes().0, 45 * 1448);
+            let ack = tcp.packet(&turn(answer));
+            assert_eq!(ack.tcp().map(|tcp| (tcp.seq, tcp.ack)), Some((1, 1449)));
+            assert_eq!((ack.flow_key(), ack.payload_bytes().0), (first.flow_key(), 0));
+            let [(asks, syn), (answers, both)] = tcp.handshake(0).unwrap();
+            assert!(syn.tcp().unwrap().syn() && !syn.tcp().unwrap().has_ack());
+            assert!(both.tcp().unwrap().syn() && both.tcp().unwrap().has_ack());
+            assert_eq!((asks, answers), (turn(answer).way, turn(data).way));
+            let quic = Wire::new(Stack::Quic, up, 20_000, 3);
+            let packet = quic.packet(&turn(Carried { wire_bytes: 1494, ..data }));
+            assert_eq!(packet.kind(), Kind::Quic);
+            assert_eq!(packet.quic().and_then(|quic| quic.spin), Some(true));
+            assert_eq!(Wire::new(Stack::Udp, up, 20_000, 3).packet(&turn(data)).kind(), Kind::Udp);
+        }
     }
 }

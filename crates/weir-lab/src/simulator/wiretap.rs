@@ -122,7 +122,7 @@ impl Wiretap {
             }
             Stack::Quic => {
                 let short = Quic::Short { spin: carried.spin };
-                headers::quic(wire, true, packet.ecn, short, wire.frame_bytes(packet) - 42)
+                headers::quic(wire, true, packet.ecn, short, wire.frame_bytes(&carried) - 42)
             }
             Stack::Udp => headers::udp(wire, true, packet.ecn, carried.payload),
         };
@@ -143,7 +143,7 @@ impl Wiretap {
                 let blocks = carried
                     .blocks
                     .map(|(from, to)| if from < to { (number(from), number(to)) } else { (0, 0) });
-                let numbers = [client.wrapping_add(1), number(carried.offset)];
+                let numbers = [client.wrapping_add(1), number(carried.acknowledged)];
                 let stamps = [carried.sent, carried.echoed];
                 let ack = Tcp::acknowledgement(numbers, ecn, carried.echo, carried.marks, stamps, blocks);
                 headers::tcp(wire, false, Ecn::NotEct, &ack, 0)

@@ -15,7 +15,7 @@ pub(super) fn add<O: Observer>(
 ) -> Result<Vec<WorkloadId>, SpecError> {
     let mut added = Vec::new();
     for workload in &scenario.workloads {
-        let connection = super::spec(scenario, &workload.connection(), [0; 2], hop)?;
+        let connection = super::spec(scenario, &workload.connection(), [0; 2], &[hop])?;
         let pattern = workload.pattern(scenario.bottleneck.rate);
         let mut spec = WorkloadSpec::new(connection, pattern).start(workload.start);
         if let Some(duration) = workload.duration {

@@ -323,8 +323,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let files = ["demo", "examples"].map(|folder| std::fs::read_dir(root.join(folder)).unwrap());
+        let files: Vec<_> = files.into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+        // Traces are looked for beside the scenario.
+        for trace in files.iter().filter(|path| path.extension().is_some_and(|ext| ext == "trace")) {
+            std::fs::copy(trace, dir.path().join(trace.file_name().unwrap())).unwrap();
+        }
         let mut scenarios = 0;
-        for path in files.into_iter().flatten().map(|entry| entry.unwrap().path()) {
+        for path in files {
             if path.extension().is_some_and(|extension| extension == "toml") {
                 let scenario = Scenario::load(&path).unwrap();
                 let again = dir.path().join("0.toml");

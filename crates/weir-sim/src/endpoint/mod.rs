@@ -14,6 +14,7 @@ mod writes;
 pub(crate) use burst::Burst;
 pub use burst::LARGEST_GSO;
 pub(crate) use frame::{AckFrame, Arriving};
+pub(crate) use notes::Note;
 pub use options::EndOptions;
 pub(crate) use receiver::Receiver;
 pub use receiver::{Feedback, ReceiverConfig};

@@ -132,6 +132,11 @@ impl Receiver {
         Data::unpack(handle, self.expected, self.stream.next())
     }
 
+    /// The stream has arrived without a gap up to before this packet.
+    pub(crate) fn next(&self) -> u64 {
+        self.stream.next()
+    }
+
     /// When a packet that waits is acknowledged at the latest; [`Time::MAX`] if none waits.
     pub(crate) fn due(&self) -> Time {
         self.due

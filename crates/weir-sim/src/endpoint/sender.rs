@@ -45,6 +45,8 @@ pub struct SenderConfig {
     pub burst: Duration,
     /// The receiver's longest delay of acknowledgements, which probes wait for (QUIC).
     pub ack_delay: Duration,
+    /// Payload bytes that the receiver has room for.
+    pub window: u64,
 }
 
 /// Packets that must have overtaken one before it is lost (`kPacketThreshold`, TCP's three duplicate ACKs).
@@ -150,6 +152,11 @@ impl Sender {
         self.config.mss
     }
 
+    /// When a packet was sent, if it is not forgotten.
+    pub(crate) fn sent_at(&self, number: u64) -> Option<Time> {
+        self.sent.get(number).map(|packet| packet.stamp.sent)
+    }
+
     /// Bytes of the stream that were sent.
     pub(crate) fn offset(&self) -> u64 {
         self.writes.offset(self.next)
@@ -182,7 +189,7 @@ impl Sender {
                 self.limited_until = self.sent.end();
                 return None;
             }
-            if !self.pace(now, bytes) {
+            if self.in_flight + u64::from(bytes) > self.config.window || !self.pace(now, bytes) {
                 return None;
             }
         }
@@ -265,7 +272,8 @@ impl Sender {
             && self.next_send > now
             && self.burst_left < u64::from(self.config.mss)
             && self.controller.pacing().is_some()
-            && self.in_flight + u64::from(self.config.mss) <= self.controller.window())
+            && self.in_flight + u64::from(self.config.mss)
+                <= self.controller.window().min(self.config.window))
         .then_some(self.next_send)
     }
 

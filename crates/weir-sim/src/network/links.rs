@@ -7,9 +7,9 @@ use crate::hop::HopId;
 use crate::observer::Observer;
 
 /// Passes a discipline's events on with the link's name.
-struct At<'a, O> {
-    hop: HopId,
-    observer: &'a mut O,
+pub(super) struct At<'a, O> {
+    pub(super) hop: HopId,
+    pub(super) observer: &'a mut O,
 }
 
 impl<O: Observer> EventSink for At<'_, O> {
@@ -32,22 +32,27 @@ impl EventSink for Gone<'_> {
 impl<O: Observer> Network<O> {
     /// Empties the queues, and tells whose packets were in them.
     pub fn drain(&mut self) -> Vec<FlowId> {
+        self.hops().flat_map(|hop| self.drain_hop(hop)).collect()
+    }
+
+    /// The same of one queue.
+    pub fn drain_hop(&mut self, hop: HopId) -> Vec<FlowId> {
         let mut left = Vec::new();
-        for hop in &mut self.hops {
-            let mut now = self.now;
-            while hop.qdisc.backlog().packets > 0 {
-                // A discipline may well drop while it is emptied (CoDel does).
-                let mut gone = Gone(&mut left);
-                if hop.qdisc.dequeue(now, &mut gone).is_none() {
-                    now = hop.qdisc.next_ready(now).unwrap_or(now).max(now + Duration::from_micros(1));
-                }
+        let hop = &mut self.hops[hop.index()];
+        let mut now = self.now;
+        while hop.qdisc.backlog().packets > 0 {
+            // A discipline may well drop while it is emptied (CoDel does).
+            let mut gone = Gone(&mut left);
+            if hop.qdisc.dequeue(now, &mut gone).is_none() {
+                now = hop.qdisc.next_ready(now).unwrap_or(now).max(now + Duration::from_micros(1));
             }
         }
         left
     }
 
-    pub(super) fn enqueue(&mut self, hop: HopId, packet: Packet) {
+    pub(super) fn enqueue(&mut self, hop: HopId, mut packet: Packet) {
         let state = &mut self.hops[hop.index()];
+        packet.wire_bytes += u32::from(packet.segments) * state.overhead;
         let mut sink = At { hop, observer: &mut self.observer };
         state.qdisc.enqueue(packet, self.now, &mut sink);
         if state.transmitting.is_none() {
@@ -60,6 +65,9 @@ impl<O: Observer> Network<O> {
         let hop = &mut self.hops[index as usize];
         if hop.transmitting.is_some() {
             return;
+        }
+        if hop.opportunities.is_some() {
+            return self.await_opportunity(index);
         }
         let mut sink = At { hop: HopId(index), observer: &mut self.observer };
         match hop.qdisc.dequeue(self.now, &mut sink) {
@@ -84,12 +92,27 @@ impl<O: Observer> Network<O> {
     }
 
     pub(super) fn depart(&mut self, index: u32) {
+        let Some(packet) = self.hops[index as usize].transmitting.take() else { return };
+        let packet = self.left(index, packet);
+        self.begin(index);
+        self.hand_on(index, packet);
+    }
+
+    /// Keeps the books of a packet that has left the link. As it goes on, it is without the link's overhead.
+    pub(super) fn left(&mut self, index: u32, mut packet: Packet) -> Packet {
         let hop = &mut self.hops[index as usize];
-        let Some(packet) = hop.transmitting.take() else { return };
         hop.report.packets += 1;
         hop.report.bytes += u64::from(packet.wire_bytes);
         self.observer.departed(HopId(index), &packet, self.now);
-        self.begin(index);
-        self.deliver(packet);
+        packet.wire_bytes -= u32::from(packet.segments) * hop.overhead;
+        packet
+    }
+
+    pub(super) fn hand_on(&mut self, index: u32, packet: Packet) {
+        if self.flows[packet.flow.0 as usize].routed.is_some() {
+            self.leave_queue(HopId(index), packet);
+        } else {
+            self.deliver(packet);
+        }
     }
 }

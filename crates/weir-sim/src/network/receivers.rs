@@ -5,7 +5,7 @@ use weir_core::{Ecn, FlowId, Packet, Time};
 use super::{Network, Next};
 use crate::endpoint::{AckFrame, Arriving};
 use crate::flow::{Amount, Source};
-use crate::observer::{Carried, Observer};
+use crate::observer::{Carried, Observer, Way};
 
 impl<O: Observer> Network<O> {
     /// The receiver takes a packet that has left the last link.
@@ -82,6 +82,9 @@ impl<O: Observer> Network<O> {
     /// Sends an acknowledgement on its way; `frame.at` is when it leaves the receiver.
     fn answer(&mut self, index: u32, mut frame: AckFrame) {
         let flow = &mut self.flows[index as usize];
+        if flow.routed.is_some() {
+            return self.send_ack(index, frame);
+        }
         frame.at += flow.back;
         if self.watches_return {
             if flow.returning.is_empty() {
@@ -107,8 +110,14 @@ impl<O: Observer> Network<O> {
         let note = flow.receiver.note(frame.index);
         let carried = Carried {
             flow: FlowId(index),
-            offset: sender.writes.offset(frame.next),
+            link: flow.path[0],
+            way: Way::Back,
+            offset: 0,
+            acknowledged: sender.writes.offset(frame.next),
             payload: 0,
+            wire_bytes: flow.ack_bytes,
+            segments: 1,
+            ecn: Ecn::NotEct,
             sent: self.now - flow.back,
             echoed: note.echoed,
             spin: frame.spin,

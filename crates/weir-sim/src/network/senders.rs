@@ -3,7 +3,7 @@
 use weir_core::{Ecn, FlowId, Packet, Time};
 
 use super::{Network, Next};
-use crate::endpoint::Burst;
+use crate::endpoint::{AckFrame, Burst};
 use crate::flow::{Amount, Flow, SAMPLE_INTERVAL, Sample, Source};
 use crate::observer::{Carried, Observer};
 
@@ -62,7 +62,7 @@ impl<O: Observer> Network<O> {
             *ticks = true;
             self.agenda.add(again, Next::Datagram(index));
         }
-        self.emit(index, packet, now);
+        self.emit(index, packet);
     }
 
     /// Sends what the flow may send now, and sets its timers.
@@ -80,7 +80,7 @@ impl<O: Observer> Network<O> {
                     held = Some(next);
                 }
             }
-            self.emit(index, burst.packet(self.next_id, FlowId(index), now), now);
+            self.emit(index, burst.packet(self.next_id, FlowId(index), now));
         }
         let flow = &mut self.flows[index as usize];
         let Source::Connection(sender) = &mut flow.source else { return };
@@ -98,7 +98,7 @@ impl<O: Observer> Network<O> {
     }
 
     /// Puts a packet of the flow onto its path.
-    fn emit(&mut self, index: u32, mut packet: Packet, sent: Time) {
+    fn emit(&mut self, index: u32, mut packet: Packet) {
         self.next_id += 1;
         let flow = &mut self.flows[index as usize];
         flow.report.sent += u64::from(packet.segments);
@@ -110,18 +110,25 @@ impl<O: Observer> Network<O> {
             packet.ecn_in = Ecn::Ce;
             packet.ecn = Ecn::Ce;
         }
+        if flow.routed.is_some() {
+            return self.set_out(index, packet);
+        }
         let hop = flow.path[0];
         if self.watches_return {
             let data = flow.receiver.read(packet.handle);
             let payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
             let carried = Carried {
                 flow: packet.flow,
+                link: hop,
                 offset: match &flow.source {
                     Source::Connection(sender) => sender.writes.offset(data.sequence),
                     Source::Datagrams { .. } => data.sequence * u64::from(payload),
                 },
                 payload,
-                sent,
+                wire_bytes: packet.wire_bytes,
+                segments: packet.segments,
+                ecn: packet.ecn,
+                sent: packet.arrived,
                 echoed: flow.heard,
                 spin: data.spin,
                 reduced: data.reduced,
@@ -138,10 +145,16 @@ impl<O: Observer> Network<O> {
         if let Some(next) = flow.acks.front() {
             self.agenda.add(next.at, Next::Ack(index));
         }
+        self.take_ack(index, &frame);
+    }
+
+    /// The sender of a flow takes an acknowledgement.
+    pub(super) fn take_ack(&mut self, index: u32, frame: &AckFrame) {
+        let flow = &mut self.flows[index as usize];
         if let Source::Connection(sender) = &mut flow.source {
-            sender.acknowledge(self.now, &frame);
+            sender.acknowledge(self.now, frame);
             // By the clock of the receiver when it sent this.
-            flow.heard = self.now - (flow.back + flow.around);
+            flow.heard = frame.at - (flow.back + flow.around);
         }
         self.sample(index);
         self.send(index);

@@ -65,7 +65,8 @@ impl<O: Observer> Network<O> {
         workload.connections += 1;
         let [own, times] = workload.connection_draws(index as usize, number);
         let spec = workload.spec.connection.again();
-        let connection = self.insert(spec, own)?;
+        let name = format!("workload {index} connection {number}");
+        let connection = self.insert(spec, own, &name)?;
         let flow = &mut self.flows[connection as usize];
         flow.task = Some(Box::new(Task::new(index, times)));
         flow.sample_due = Time::MAX;
@@ -113,6 +114,7 @@ impl<O: Observer> Network<O> {
     fn carry(&mut self, connection: u32, request: usize) {
         let now = self.now;
         let flow = &mut self.flows[connection as usize];
+        let ([around, behind], request_travels) = (flow.rounds(), flow.request());
         let Some(task) = &mut flow.task else { return };
         task.free = false;
         let workload = &mut self.workloads[task.workload as usize];
@@ -125,7 +127,6 @@ impl<O: Observer> Network<O> {
             task.expect(request, task.goal(flow.receiver.bytes) + task.asked);
         }
         let again = opens && std::mem::replace(&mut task.used, true);
-        let rtt = workload.spec.connection.rtt;
         let travels = match &mut flow.source {
             Source::Datagrams { .. } => Duration::ZERO,
             Source::Connection(sender) => {
@@ -137,11 +138,10 @@ impl<O: Observer> Network<O> {
                     flow.receiver.reopen();
                     sender.reopen(controller);
                 }
-                let request = flow.back + flow.around;
                 match (opens, sends_unasked) {
-                    (true, _) => rtt + request,
+                    (true, _) => around + behind + request_travels,
                     (false, true) => Duration::ZERO,
-                    (false, false) => request,
+                    (false, false) => request_travels,
                 }
             }
         };

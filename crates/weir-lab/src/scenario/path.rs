@@ -1,0 +1,391 @@
+//! Paths: what a bottleneck does besides queueing, further links, and which of them a flow goes over. Only world `sim` has
+//! them.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use weir_core::{Duration, Rate};
+use weir_qdisc::QdiscConfig;
+use weir_sim::{HopSpec, Impairment};
+
+use super::impairment::{Jitter, Reorder, Share, TraceFile, impairment};
+use super::{Flow, Scenario, Workload};
+
+/// What a path calls the bottleneck.
+pub(crate) const BOTTLENECK: &str = "bottleneck";
+
+/// The other direction of a link: with a rate it has a queue of its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reverse {
+    /// The rate, in wire bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// When it may send, in place of a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceFile>,
+    /// The queue discipline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qdisc: Option<QdiscConfig>,
+    /// By how much the delay behind it varies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Jitter>,
+    /// Packets that are lost behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Share>,
+    /// Packets that come later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reorder>,
+}
+
+/// A link besides the bottleneck.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// What paths and reports call it.
+    pub name: String,
+    /// The rate, in wire bits.
+    #[serde(default)]
+    pub rate: Rate,
+    /// When it may send, in place of a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceFile>,
+    /// From its one end to the other, in each direction; on top of a flow's `rtt`.
+    #[serde(default)]
+    pub delay: Duration,
+    /// The queue discipline.
+    pub qdisc: QdiscConfig,
+    /// By how much the delay varies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Jitter>,
+    /// Packets that are lost on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Share>,
+    /// Packets that come later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reorder>,
+    /// The other direction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<Reverse>,
+}
+
+/// One direction of a link as checks and the simulator look at it.
+struct Side<'a> {
+    /// The key that names it in errors.
+    key: String,
+    /// What results call it, if it is not the bottleneck.
+    name: String,
+    rate: Rate,
+    trace: Option<&'a TraceFile>,
+    qdisc: Option<&'a QdiscConfig>,
+    overhead: u32,
+    delay: Duration,
+    impairment: Impairment,
+}
+
+/// A link as the simulator has it.
+pub(crate) struct BuiltLink {
+    pub(crate) forward: HopSpec,
+    /// The queue of the other direction, if there is one.
+    pub(crate) reverse: Option<HopSpec>,
+    /// What happens in the other direction where there is none.
+    pub(crate) impairment: Impairment,
+}
+
+type Refused = (String, String);
+
+fn refuse<T>(key: impl Into<String>, message: impl Into<String>) -> Result<T, Refused> {
+    Err((key.into(), message.into()))
+}
+
+impl Side<'_> {
+    fn has_queue(&self) -> bool {
+        self.rate.bits_per_sec() > 0 || self.trace.is_some()
+    }
+
+    fn hop(&self, rtt: Duration) -> Result<Option<HopSpec>, Refused> {
+        let Some(qdisc) = self.qdisc.filter(|_| self.has_queue()) else { return Ok(None) };
+        let built = HopSpec::new(self.rate, qdisc.clone(), rtt)
+            .map_err(|error| (format!("{}.qdisc", self.key), error.to_string()))?;
+        let built = built.overhead(self.overhead).delay(self.delay).impairment(self.impairment);
+        Ok(Some(match self.trace.and_then(TraceFile::trace) {
+            Some(trace) => built.trace(trace.clone()),
+            None => built,
+        }))
+    }
+
+    fn check(&self, rtt: Duration, asks_law: bool) -> Result<(), Refused> {
+        let key = |key: &str| format!("{}.{key}", self.key);
+        if self.has_queue() && self.rate.bits_per_sec() < 1_000 {
+            return refuse(key("rate"), format!("{} is below 1kbit; give a rate such as 10mbit", self.rate));
+        }
+        match self.qdisc {
+            None if self.has_queue() => {
+                return refuse(key("qdisc"), "is missing; give one such as \"pfifo limit 100p\"");
+            }
+            Some(_) if !self.has_queue() => {
+                return refuse(key("rate"), "a queue needs a rate of at least 1kbit; give one, or a trace");
+            }
+            Some(QdiscConfig::Crq(_)) if !asks_law => {
+                let message = "crq asks the law, which watches packets towards the client at the bottleneck; use \
+                               another discipline here";
+                return refuse(key("qdisc"), message);
+            }
+            _ => {}
+        }
+        self.hop(rtt).map(|_| ())
+    }
+}
+
+impl Reverse {
+    fn side(&self, key: String, name: String, overhead: u32, delay: Duration) -> Side<'_> {
+        let mean = self.trace.as_ref().and_then(TraceFile::trace).map(|trace| trace.rate());
+        Side {
+            key: format!("{key}.reverse"),
+            name,
+            rate: self.rate.or(mean).unwrap_or_default(),
+            trace: self.trace.as_ref(),
+            qdisc: self.qdisc.as_ref(),
+            overhead,
+            delay,
+            impairment: impairment(self.jitter, self.loss, self.reorder),
+        }
+    }
+}
+
+/// How errors name the link at `place` among `links`.
+fn link_key(place: usize) -> String {
+    format!("link.{place}")
+}
+
+impl Scenario {
+    /// Reads traces, from `folder`. A rate that is not given is the mean of the trace.
+    pub(super) fn read_traces(&mut self, folder: &Path) -> Result<(), Refused> {
+        let read = |file: &mut Option<TraceFile>, rate: Option<&mut Rate>, key: &str| {
+            let Some(file) = file else { return Ok::<(), Refused>(()) };
+            let trace = file.read(folder).map_err(|message| (format!("{key}.trace"), message))?;
+            match rate {
+                Some(rate) if rate.bits_per_sec() == 0 => *rate = trace.rate(),
+                _ => {}
+            }
+            Ok(())
+        };
+        let bottleneck = &mut self.bottleneck;
+        read(&mut bottleneck.trace, Some(&mut bottleneck.rate), BOTTLENECK)?;
+        if let Some(reverse) = &mut bottleneck.reverse {
+            read(&mut reverse.trace, None, &format!("{BOTTLENECK}.reverse"))?;
+        }
+        for (place, link) in self.links.iter_mut().enumerate() {
+            let key = link_key(place);
+            read(&mut link.trace, Some(&mut link.rate), &key)?;
+            if let Some(reverse) = &mut link.reverse {
+                read(&mut reverse.trace, None, &format!("{key}.reverse"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Both directions of the bottleneck, then of all other links.
+    fn sides(&self) -> Vec<(Side<'_>, Option<Side<'_>>)> {
+        let bottleneck = &self.bottleneck;
+        let first = Side {
+            key: BOTTLENECK.to_owned(),
+            name: BOTTLENECK.to_owned(),
+            rate: bottleneck.rate,
+            trace: bottleneck.trace.as_ref(),
+            qdisc: Some(&bottleneck.qdisc),
+            overhead: bottleneck.overhead,
+            delay: Duration::ZERO,
+            impairment: impairment(bottleneck.jitter, bottleneck.loss, bottleneck.reorder),
+        };
+        let back = bottleneck.reverse.as_ref().map(|reverse| {
+            reverse.side(BOTTLENECK.to_owned(), "reverse".to_owned(), bottleneck.overhead, Duration::ZERO)
+        });
+        let others = self.links.iter().enumerate().map(|(place, link)| {
+            let side = Side {
+                key: link_key(place),
+                name: link.name.clone(),
+                rate: link.rate,
+                trace: link.trace.as_ref(),
+                qdisc: Some(&link.qdisc),
+                overhead: 0,
+                delay: link.delay,
+                impairment: impairment(link.jitter, link.loss, link.reorder),
+            };
+            let back = link.reverse.as_ref().map(|reverse| {
+                reverse.side(link_key(place), format!("{} reverse", link.name), 0, link.delay)
+            });
+            (side, back)
+        });
+        std::iter::once((first, back)).chain(others).collect()
+    }
+
+    /// Checks links and paths.
+    pub(super) fn check_paths(&self) -> Result<(), Refused> {
+        let rtt = self.bottleneck.rtt;
+        for (place, link) in self.links.iter().enumerate() {
+            if link.name.trim().is_empty() {
+                return refuse(
+                    format!("{}.name", link_key(place)),
+                    "must not be empty; give a name that paths can use",
+                );
+            }
+            let earlier = self.links[..place].iter().any(|earlier| earlier.name == link.name);
+            if earlier || link.name == BOTTLENECK {
+                return refuse(link_key(place), "there is another link of this name; give each its own");
+            }
+            if link.rate.bits_per_sec() < 1_000 {
+                let message = format!("{} is below 1kbit; give a rate such as 10mbit, or a trace", link.rate);
+                return refuse(format!("{}.rate", link_key(place)), message);
+            }
+        }
+        let sides = self.sides();
+        for (place, (side, back)) in sides.iter().enumerate() {
+            side.check(rtt, place == 0)?;
+            if let Some(back) = back {
+                back.check(rtt, false)?;
+            }
+        }
+        let mut used = vec![false; sides.len()];
+        let connections: Vec<Flow> = self.workloads.iter().map(Workload::connection).collect();
+        let flows = self.flows.iter().enumerate().map(|(index, flow)| (format!("flow.{index}.path"), flow));
+        let connections = connections.iter().enumerate();
+        let connections = connections.map(|(index, flow)| (format!("workload.{index}"), flow));
+        for (key, flow) in flows.chain(connections) {
+            let path = self.path(flow).map_err(|message| (key.clone(), message))?;
+            for (place, link) in path.iter().enumerate() {
+                if path[..place].contains(link) {
+                    return refuse(key, format!("'{}' is named twice", sides[*link].0.name));
+                }
+                used[*link] = true;
+                let is_last = place + 1 == path.len();
+                self.check_jitter(flow, &sides[*link], (place == 0, is_last))?;
+            }
+        }
+        match used.iter().position(|used| !used) {
+            Some(0) => refuse(
+                "flow.path",
+                "no flow goes over the bottleneck; name \"bottleneck\" in a path or leave path out",
+            ),
+            Some(place) => refuse(
+                &sides[place].0.key,
+                "is on the path of no flow; name it in a flow's path or remove it",
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Jitter cannot make a delay negative. Which delays lie behind a link depends on where on the flow's path it is.
+    fn check_jitter(
+        &self,
+        flow: &Flow,
+        (side, back): &(Side<'_>, Option<Side<'_>>),
+        (is_first, is_last): (bool, bool),
+    ) -> Result<(), Refused> {
+        let rtt = flow.rtt.unwrap_or(self.bottleneck.rtt);
+        let behind = rtt.scale(self.bottleneck.position);
+        let before = rtt - behind;
+        let rest = |counts: bool, delay: Duration| if counts { delay } else { Duration::ZERO };
+        let forward = side.delay + rest(is_last, behind / 2);
+        let backward = side.delay + rest(is_first, before - before / 2);
+        for (side, delay) in [(Some(side), forward), (back.as_ref(), backward)] {
+            let Some(side) = side.filter(|side| side.impairment.jitter > delay) else { continue };
+            let message = format!(
+                "{} is more than the {delay} that packets of flow '{}' need behind it; lower it, or raise rtt, delay or \
+                 position",
+                side.impairment.jitter,
+                flow.label()
+            );
+            return refuse(format!("{}.jitter", side.key), message);
+        }
+        Ok(())
+    }
+
+    /// The links that a flow goes over: 0 for the bottleneck, then the others in their order.
+    pub(crate) fn path(&self, flow: &Flow) -> Result<Vec<usize>, String> {
+        let Some(path) = &flow.path else { return Ok(vec![0]) };
+        if path.is_empty() {
+            return Err("is empty; name at least one link or leave it out".to_owned());
+        }
+        let names: Vec<&str> =
+            [BOTTLENECK].into_iter().chain(self.links.iter().map(|link| link.name.as_str())).collect();
+        path.iter()
+            .map(|name| {
+                names
+                    .iter()
+                    .position(|known| known == name)
+                    .ok_or_else(|| format!("there is no link '{name}'; there are {}", names.join(", ")))
+            })
+            .collect()
+    }
+
+    /// The first key of a queue besides the bottleneck's.
+    pub(crate) fn has_other_queues(&self) -> Option<String> {
+        let reverse = self.bottleneck.reverse.as_ref().map(|_| format!("[{BOTTLENECK}.reverse]"));
+        reverse.or_else(|| self.links.first().map(|link| format!("link '{}'", link.name)))
+    }
+
+    /// Whether data upwards meets a rate on a flow's path.
+    pub(crate) fn is_bounded_up(&self, flow: &Flow) -> bool {
+        let sides = self.sides();
+        let has_queue = |place: &usize| sides[*place].1.as_ref().is_some_and(Side::has_queue);
+        self.path(flow).unwrap_or_default().iter().any(has_queue)
+    }
+
+    /// The delays of the links on a flow's path, one way.
+    pub(crate) fn link_delay(&self, flow: &Flow) -> Duration {
+        let on_path = |link: &&Link| flow.path.as_ref().is_some_and(|path| path.contains(&link.name));
+        self.links.iter().filter(on_path).fold(Duration::ZERO, |sum, link| sum + link.delay)
+    }
+
+    /// The bottleneck and the other links, for the simulator.
+    pub(crate) fn build_links(&self) -> Result<Vec<BuiltLink>, String> {
+        let rtt = self.bottleneck.rtt;
+        let text = |(key, message): Refused| format!("{key}: {message}");
+        self.sides()
+            .iter()
+            .map(|(side, back)| {
+                let forward = side.hop(rtt).map_err(text)?;
+                let reverse = back.as_ref().map(|back| back.hop(rtt)).transpose().map_err(text)?.flatten();
+                let impairment = back.as_ref().map(|back| back.impairment).unwrap_or_default();
+                let forward = forward.ok_or_else(|| format!("{}.rate: is missing", side.key))?;
+                Ok(BuiltLink { forward, reverse, impairment })
+            })
+            .collect()
+    }
+
+    /// What results call the queues: those of the bottleneck, of its other direction, and of the other links. Each entry is
+    /// one link's direction.
+    pub(crate) fn queue_names(&self) -> Vec<Vec<String>> {
+        let mut names = Vec::new();
+        for (place, (side, back)) in self.sides().into_iter().enumerate() {
+            for (is_back, side) in [(false, Some(side)), (true, back)] {
+                let Some(side) = side.filter(Side::has_queue) else { continue };
+                let queues = side.qdisc.map_or(&[] as &[&str], QdiscConfig::queue_names);
+                let name = |queue: &&str| match (place, is_back, queues.len()) {
+                    (0, false, _) => (*queue).to_owned(),
+                    (_, _, 1) => side.name.clone(),
+                    _ => format!("{} {queue}", side.name),
+                };
+                names.push(queues.iter().map(name).collect());
+            }
+        }
+        names
+    }
+
+    /// The first key that is about paths.
+    pub(super) fn given_path(&self) -> Option<String> {
+        let bottleneck = &self.bottleneck;
+        let keys = [
+            ("jitter", bottleneck.jitter.is_some()),
+            ("loss", bottleneck.loss.is_some()),
+            ("reorder", bottleneck.reorder.is_some()),
+            ("trace", bottleneck.trace.is_some()),
+            ("reverse", bottleneck.reverse.is_some()),
+        ];
+        let given = keys.into_iter().find(|(_, given)| *given).map(|(key, _)| format!("{BOTTLENECK}.{key}"));
+        let link = || (!self.links.is_empty()).then(|| link_key(0));
+        let path = || self.flows.iter().position(|flow| flow.path.is_some());
+        given.or_else(link).or_else(|| path().map(|index| format!("flow.{index}.path")))
+    }
+}

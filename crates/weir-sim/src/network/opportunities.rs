@@ -1,0 +1,55 @@
+//! Links with a trace: what they send at each of its opportunities. See [`crate::Trace`].
+
+use super::Network;
+use super::Next;
+use super::links::At;
+use crate::hop::{HopId, MTU};
+use crate::observer::Observer;
+use crate::trace::OPPORTUNITY_BYTES;
+
+/// Bytes that a trace does not count: Ethernet's header.
+const UNCOUNTED: u32 = MTU - OPPORTUNITY_BYTES;
+
+impl<O: Observer> Network<O> {
+    /// Puts the next opportunity of a link on the agenda, if there is something to send.
+    pub(super) fn await_opportunity(&mut self, index: u32) {
+        let hop = &mut self.hops[index as usize];
+        let Some(state) = &mut hop.opportunities else { return };
+        let busy = hop.transmitting.is_some() || hop.qdisc.backlog().packets > 0;
+        if busy && !state.awaited {
+            state.awaited = true;
+            state.schedule.skip(self.now);
+            self.agenda.add(state.schedule.next(), Next::Opportunity(index));
+        }
+    }
+
+    /// An opportunity has come.
+    pub(super) fn opportunity(&mut self, index: u32) {
+        let mut bytes = OPPORTUNITY_BYTES;
+        if let Some(state) = &mut self.hops[index as usize].opportunities {
+            state.awaited = false;
+            state.schedule.take();
+        }
+        while bytes > 0 {
+            let hop = &mut self.hops[index as usize];
+            let Some(state) = &mut hop.opportunities else { return };
+            if hop.transmitting.is_none() {
+                let mut sink = At { hop: HopId(index), observer: &mut self.observer };
+                let Some(packet) = hop.qdisc.dequeue(self.now, &mut sink) else { break };
+                state.left = packet.wire_bytes.saturating_sub(u32::from(packet.segments) * UNCOUNTED);
+                hop.transmitting = Some(packet);
+            }
+            let part = state.left.min(bytes);
+            state.left -= part;
+            bytes -= part;
+            if state.left > 0 {
+                break;
+            }
+            if let Some(packet) = hop.transmitting.take() {
+                let packet = self.left(index, packet);
+                self.hand_on(index, packet);
+            }
+        }
+        self.await_opportunity(index);
+    }
+}
