@@ -399,10 +399,7 @@ impl Scenario {
         let fail = |key: &str, message: String| Err((key.to_owned(), message));
         let bottleneck = &self.bottleneck;
         if bottleneck.rate.bits_per_sec() < 1_000 {
-            return fail(
-                "bottleneck.rate",
-                format!("{} is below 1kbit; give a rate such as 10mbit, or a trace", bottleneck.rate),
-            );
+            return fail("bottleneck.rate", path::too_slow(bottleneck.rate));
         }
         if !(0.0..=1.0).contains(&bottleneck.position) {
             return fail(
@@ -637,7 +634,7 @@ mod tests {
         let unknown = error(|good| good.replace("stack = \"udp\"", "stak = \"udp\""));
         assert!(unknown.contains("line 12") && unknown.contains("did you mean `stack`?"), "{unknown}");
         for (from, to, says) in [
-            ("100mbit", "0mbit", "bottleneck.rate: 0bit is below 1kbit"),
+            ("100mbit", "0mbit", "bottleneck.rate: is missing or 0; give a rate such as 10mbit"),
             ("100mbit", "100mbits", "'100mbits' is not a rate"),
             ("cubic", "cubik", "did you mean 'cubic'"),
             ("rate = \"50mbit\"", "", "a UDP flow needs a rate"),

@@ -153,6 +153,16 @@ impl Reverse {
     }
 }
 
+/// What is wrong with a rate below 1 kbit/s.
+pub(super) fn too_slow(rate: Rate) -> String {
+    let what = if rate.bits_per_sec() == 0 {
+        "is missing or 0".to_owned()
+    } else {
+        format!("{rate} is below 1kbit")
+    };
+    format!("{what}; give a rate such as 10mbit, or a trace")
+}
+
 /// How errors name the link at `place` among `links`.
 fn link_key(place: usize) -> String {
     format!("link.{place}")
@@ -235,8 +245,7 @@ impl Scenario {
                 return refuse(link_key(place), "there is another link of this name; give each its own");
             }
             if link.rate.bits_per_sec() < 1_000 {
-                let message = format!("{} is below 1kbit; give a rate such as 10mbit, or a trace", link.rate);
-                return refuse(format!("{}.rate", link_key(place)), message);
+                return refuse(format!("{}.rate", link_key(place)), too_slow(link.rate));
             }
         }
         let sides = self.sides();

@@ -325,7 +325,7 @@ seed = [7]
             ("[sweep]\n\"bottleneck.rat\" = [\"1mbit\"]", ["s.toml: line 3: ", "did you mean `rate`?"]),
             (
                 "[sweep]\n\n\"bottleneck.rate\" = [\"1mbit\",\n \"0mbit\"]",
-                ["s.toml: line 5: ", "below 1kbit"],
+                ["s.toml: line 5: ", "is missing or 0"],
             ),
             ("[sweep]\n\"bottleneck.rate\" = [\"1mbits\"]", ["s.toml: line 3: ", "unknown unit"]),
             ("[sweep]\n\"bottleneck.rate\" = [\"5ms\"]", ["s.toml: line 3: ", "is not a rate"]),
@@ -365,7 +365,8 @@ seed = [7]
                 ["s.toml: line 5: ", "did you mean \"seed\""],
             ),
             ("[sweep]\n\"measure.pcap\" = [true]", ["s.toml: line 3: ", "weir run --pcap"]),
-            ("[sweep]\n\"flow.0.direction\" = [\"up\"]", ["s.toml: line 3: ", "emu"]),
+            ("[sweep]\n\"flow.0.path\" = [[\"core\"]]", ["s.toml: line 3: ", "no link 'core'"]),
+            ("world = \"emu\"\n[sweep]\n\"flow.0.gso\" = [4]", ["s.toml: line 4: ", "--on sim"]),
             ("[sweep]\n\"flow.0.bytes\" = [\"0b\"]", ["s.toml: line 3: ", "more than 0"]),
             ("[sweep\n", ["s.toml: line 2: ", "]"]),
         ] {

@@ -28,7 +28,7 @@ fn a_bad_scenario_names_the_place_and_the_remedy() {
         ("rate = \"20mbit\"", "rate = \"0mbit\"", ["bad.toml: line 3: bottleneck.rate: ", "such as 10mbit"]),
         ("limit 1bdp", "limit 1000b", ["bad.toml: line 5: bottleneck.qdisc: ", "1514"]),
         ("rate = \"20mbit\"", "rate = \"20mbits\"", ["line 3", "10mbit"]),
-        ("rate = \"20mbit\"", "", ["missing field `rate`", "line 2"]),
+        ("rate = \"20mbit\"", "", ["bottleneck.rate: is missing or 0", "line 2"]),
         ("\"5ms\"", "5", ["line 4", "ms"]),
         ("bfifo limit 1bdp", "bfifo limit 1bpd", ["line 5", "1bpd"]),
         ("bfifo", "netem", ["line 5", "codel"]),
