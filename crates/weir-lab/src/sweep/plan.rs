@@ -365,7 +365,7 @@ seed = [7]
                 ["s.toml: line 5: ", "did you mean \"seed\""],
             ),
             ("[sweep]\n\"measure.pcap\" = [true]", ["s.toml: line 3: ", "weir run --pcap"]),
-            ("[sweep]\n\"flow.0.path\" = [[\"core\"]]", ["s.toml: line 3: ", "no link 'core'"]),
+            ("[sweep]\n\"flow.0.path\" = [[\"core\"]]", ["s.toml: line 3: ", "takes a list"]),
             ("world = \"emu\"\n[sweep]\n\"flow.0.gso\" = [4]", ["s.toml: line 4: ", "--on sim"]),
             ("[sweep]\n\"flow.0.bytes\" = [\"0b\"]", ["s.toml: line 3: ", "more than 0"]),
             ("[sweep\n", ["s.toml: line 2: ", "]"]),

@@ -149,7 +149,7 @@ impl Value {
                 new(literal.split_whitespace().collect::<Vec<_>>().join(" "), Quantity::Text, 0.0)
             }
             DeValue::Array(_) | DeValue::Datetime(_) => {
-                let what = "no key of a scenario takes a list or a date";
+                let what = "no key that can be swept takes a list or a date";
                 Err(Fault::new(at, format!("{what}; write the values one beside the other")))
             }
         }
