@@ -1,0 +1,127 @@
+//! What a scenario may say, and what its errors say.
+
+use super::{Scenario, ScenarioError};
+
+const GOOD: &str = r#"
+        [bottleneck]
+        rate = "100mbit"
+        rtt = "5ms"
+        qdisc = "bfifo limit 1bdp"
+        [[flow]]
+        stack = "tcp"
+        controller = "cubic"
+        bytes = "10mb"
+        count = 2
+        [[flow]]
+        stack = "udp"
+        rate = "50mbit"
+        start = "1s"
+    "#;
+
+const LINK: &str = "[[link]]\nname = \"core\"\nrate = \"1mbit\"\nqdisc = \"pfifo\"";
+
+fn error(change: impl Fn(&str) -> String) -> String {
+    match Scenario::parse(&change(GOOD), "x.toml") {
+        Err(error @ (ScenarioError::Syntax { .. } | ScenarioError::Value { .. })) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_good_scenario_reads_and_writes() {
+    let scenario = Scenario::parse(GOOD, "x.toml").unwrap();
+    let names: Vec<_> = scenario.expanded_flows().into_iter().map(|flow| flow.name).collect();
+    assert_eq!(names, ["TCP cubic 1", "TCP cubic 2", "UDP"]);
+    let thrice = scenario.flows[1].clone();
+    let thrice = Scenario { flows: vec![thrice.clone(), thrice.clone(), thrice], ..scenario.clone() };
+    let names: Vec<_> = thrice.expanded_flows().into_iter().map(|flow| flow.name).collect();
+    assert_eq!(names, ["UDP", "UDP #2", "UDP #3"]);
+    let again = Scenario::parse(&toml::to_string(&scenario).unwrap(), "y.toml").unwrap();
+    assert_eq!(scenario, again);
+}
+
+#[test]
+fn errors_name_the_place_and_the_remedy() {
+    let unknown = error(|good| good.replace("stack = \"udp\"", "stak = \"udp\""));
+    assert!(unknown.contains("line 12") && unknown.contains("did you mean `stack`?"), "{unknown}");
+    for (from, to, says) in [
+        ("100mbit", "0mbit", "bottleneck.rate: is missing or 0; give a rate such as 10mbit"),
+        ("100mbit", "100mbits", "'100mbits' is not a rate"),
+        ("cubic", "cubik", "did you mean 'cubic'"),
+        ("rate = \"50mbit\"", "", "a UDP flow needs a rate"),
+        ("count = 2", "count = 0", "count: must be at least 1"),
+        ("\"5ms\"", "\"5\"", "the unit is missing"),
+        ("limit 1bdp", "limit 0.001bdp", "bottleneck.qdisc"),
+        ("\"1s\"", "\"400s\"", "measure.timeout: flow 'UDP' starts at 400s"),
+        ("bytes = \"10mb\"", "", "no flow has 'bytes' or 'duration'"),
+        ("count = 2", "gso = 46", "gso: must lie between 1 and 45"),
+        ("count = 2", "initial_window = 0", "initial_window: must be at least 1"),
+        ("count = 2", "ack_every = 0", "ack_every: must be at least 1"),
+        ("count = 2", "ack_delay = \"1s\"", "ack_delay: must be at most 500ms"),
+        ("count = 2", "gro = \"1s\"", "gro: must be at most 100ms"),
+        ("start = \"1s\"", "gso = 2", "gso: only TCP and QUIC flows have it"),
+        ("limit 1bdp\"", "limit 1bdp\"\njitter = \"2ms\"", "bottleneck.jitter: 2ms is more than the 1.25ms"),
+        ("limit 1bdp\"", "limit 1bdp\"\njitter = 2", "invalid type: integer `2`"),
+        ("limit 1bdp\"", "limit 1bdp\"\nloss = \"1\"", "'1' is not a share; give a percentage"),
+        ("limit 1bdp\"", "limit 1bdp\"\nreorder = \"1%\"", "the time is missing"),
+        ("limit 1bdp\"", "limit 1bdp\"\ntrace = \"no.trace\"", "bottleneck.trace: cannot read no.trace"),
+        ("limit 1bdp\"", "limit 1bdp\"\nreverse.rate = \"1mbit\"", "bottleneck.reverse.qdisc: is missing"),
+        ("limit 1bdp\"", "limit 1bdp\"\nreverse.qdisc = \"pfifo\"", "bottleneck.reverse.rate: a queue needs"),
+        (
+            "limit 1bdp\"",
+            "limit 1bdp\"\nreverse = { rate = \"1mbit\", qdisc = \"crq\" }",
+            "bottleneck.reverse.qdisc: crq asks the law",
+        ),
+        ("limit 1bdp\"", "limit 1bdp\"\nreverse.delay = \"1ms\"", "unknown field `delay`"),
+        ("count = 2", "path = [\"core\"]", "path: there is no link 'core'; there are bottleneck"),
+        ("count = 2", "path = []", "path: is empty; name at least one link"),
+        ("count = 2", "path = [\"bottleneck\", \"bottleneck\"]", "'bottleneck' is named twice"),
+        (
+            "[bottleneck]",
+            format!("{LINK}\n[bottleneck]").as_str(),
+            "link 1 ('core'): is on the path of no flow",
+        ),
+        (
+            "[bottleneck]",
+            format!("{}\n[bottleneck]", LINK.replace("1mbit", "1bit")).as_str(),
+            "link 1 ('core'): rate: 1bit is below 1kbit",
+        ),
+        (
+            "[bottleneck]",
+            format!("{}\n[bottleneck]", LINK.replace("core", "bottleneck")).as_str(),
+            "link 1 ('bottleneck'): there is another link of this name",
+        ),
+        (
+            "[bottleneck]",
+            format!("{}\n[bottleneck]", LINK.replace("pfifo", "crq")).as_str(),
+            "link 1 ('core'): qdisc: crq asks the law",
+        ),
+        (
+            "[bottleneck]",
+            format!("{}\n[bottleneck]", LINK.replace("pfifo", "bfifo limit 1b")).as_str(),
+            "link 1 ('core'): qdisc: ",
+        ),
+        ("[bottleneck]", "law.preset = \"papr\"\n[bottleneck]", "did you mean `paper`?"),
+        ("[bottleneck]", "law.spin_debonce = 3\n[bottleneck]", "did you mean `spin_debounce`?"),
+        ("[bottleneck]", "law.spin_debounce = 99\n[bottleneck]", "law: spin_debounce = 99 is out of range"),
+    ] {
+        let message = error(|good| good.replacen(from, to, 1));
+        assert!(message.contains(says), "{from} -> {to}: {message}");
+    }
+}
+
+#[test]
+fn a_value_that_makes_no_sense_has_its_line() {
+    for (from, to, line) in [
+        ("100mbit", "0mbit", 3),
+        ("limit 1bdp", "limit 0.001bdp", 5),
+        ("cubic", "cubik", 8),
+        ("count = 2", "count = 0", 10),
+        ("rate = \"50mbit\"", "rate = \"0bit\"", 13),
+        ("rate = \"50mbit\"", "", 11),
+        ("[bottleneck]", "law.spin_debounce = 99\n[bottleneck]", 2),
+    ] {
+        let message = error(|good| good.replacen(from, to, 1));
+        assert!(message.starts_with(&format!("x.toml: line {line}: ")), "{from} -> {to}: {message}");
+    }
+}
