@@ -293,9 +293,7 @@ fn queue_series(result: &RunResult) -> impl Iterator<Item = QueueBinRow<'_>> {
 }
 
 fn flow_series(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64, u32, u32)> {
-    let flows = result.flows.iter().map(|flow| flow.name.as_str());
-    let names = flows.chain(result.workloads.iter().map(|workload| workload.name.as_str()));
-    names.zip(&result.series.flows).flat_map(move |(name, bins)| {
+    result.series_names().zip(&result.series.flows).flat_map(move |(name, bins)| {
         bins.iter().enumerate().map(move |(index, bin)| {
             let rate = bin.departed_bytes as f64 * 8.0 / result.series.interval_s;
             (bin_start(result, index), name, rate, bin.dropped, bin.marked)

@@ -32,6 +32,14 @@ pub struct RunResult {
     pub series: Series,
 }
 
+impl RunResult {
+    /// Whose bins [`Series::flows`] holds, in its order: the flows, then the workloads.
+    pub fn series_names(&self) -> impl Iterator<Item = &str> {
+        let flows = self.flows.iter().map(|flow| flow.name.as_str());
+        flows.chain(self.workloads.iter().map(|workload| workload.name.as_str()))
+    }
+}
+
 /// What ran, where and when.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Meta {

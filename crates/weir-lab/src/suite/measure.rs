@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::result::{FlowBin, QueueBin, RunResult};
+use crate::scenario::Direction;
 
 /// A scenario with a discipline.
 #[derive(Clone, Debug, Serialize)]
@@ -19,14 +20,14 @@ pub struct Row {
     pub utilisation: f64,
     /// Mean sojourn over all packets of all queues, in milliseconds.
     pub delay_mean_ms: f64,
-    /// Jain's index of the rates of those flows that answer to congestion and have no end of their own in bytes; none of
-    /// fewer than two.
+    /// Jain's index of the rates of those flows through the queue that answer to congestion and have no end of their own in
+    /// bytes; none of fewer than two.
     pub jain: Option<f64>,
     /// Packets dropped, over packets offered.
     pub dropped: f64,
     /// Packets marked, over packets offered.
     pub marked: f64,
-    /// Per flow.
+    /// Per flow, then per workload.
     pub flows: Vec<FlowRow>,
     /// Per queue.
     pub queues: Vec<QueueRow>,
@@ -92,11 +93,10 @@ impl Row {
         let late = |bins: &[QueueBin]| -> Vec<QueueBin> { bins.iter().skip(skip).copied().collect() };
         let queues: Vec<Vec<QueueBin>> = result.series.queues.iter().map(|bins| late(bins)).collect();
         let flows: Vec<FlowRow> = result
-            .flows
-            .iter()
+            .series_names()
             .zip(&result.series.flows)
-            .map(|(flow, bins)| FlowRow {
-                name: flow.name.clone(),
+            .map(|(name, bins)| FlowRow {
+                name: name.to_owned(),
                 rate_bps: bytes(bins.iter().skip(skip)) as f64 * 8.0 / span,
             })
             .collect();
@@ -109,8 +109,10 @@ impl Row {
             .flows
             .iter()
             .zip(&flows)
-            .filter(|(flow, _)| flow.stack != "udp" && flow.wanted_bytes.is_none())
-            .map(|(_, row)| row.rate_bps)
+            .zip(result.meta.scenario.expanded_flows())
+            .filter(|((flow, _), _)| flow.stack != "udp" && flow.wanted_bytes.is_none())
+            .filter(|(_, asked)| asked.direction == Direction::Down)
+            .map(|((_, row), _)| row.rate_bps)
             .collect();
         let rate = result.meta.scenario.bottleneck.rate.bits_per_sec() as f64;
         Self {

@@ -35,10 +35,9 @@ pub fn read(dir: &Path) -> Result<RunResult, VmError> {
             .map(|queue| queue_bins.iter().filter(|row| row.queue == queue.name).map(QueueRow::bin).collect())
             .collect(),
         flows: result
-            .flows
-            .iter()
-            .map(|flow| {
-                let rows = flow_bins.iter().filter(|row| row.flow == flow.name);
+            .series_names()
+            .map(|name| {
+                let rows = flow_bins.iter().filter(|row| row.flow == name);
                 rows.map(|row| row.bin(interval_s)).collect()
             })
             .collect(),
