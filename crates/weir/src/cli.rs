@@ -1,9 +1,17 @@
 //! Flags, help, man pages and completions, all from this one definition.
 
+mod batch;
+mod interface;
+mod vm;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+
+pub(crate) use batch::{FigureCommand, FigureRunArgs, Place, SuiteCommand, SuiteRunArgs, SweepArgs};
+pub(crate) use interface::{DownArgs, ReloadArgs, SetupArgs, ShowArgs, StepOutput, TopArgs, UpArgs};
+pub(crate) use vm::{VmClock, VmCommand, VmFetchArgs, VmRunArgs};
 
 /// A bottleneck you can see into: queue packets, and know which flows answer to congestion.
 #[derive(Debug, Parser)]
@@ -183,17 +191,6 @@ pub(crate) struct RunArgs {
     pub(crate) json: bool,
 }
 
-/// Where scenarios run.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Place {
-    /// The world to run it in.
-    #[arg(long = "on", value_enum, default_value_t = World::Emu)]
-    pub(crate) world: World,
-    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) kernel: Option<String>,
-}
-
 /// Where a scenario runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum World {
@@ -233,263 +230,10 @@ pub(crate) struct AssessArgs {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum FigureCommand {
-    /// List the figures, the worlds they run in and what they show.
-    #[command(after_help = "Example:
-  weir figure list --json
-      prints an array of objects with id, title, paper, worlds, state and variants")]
-    List {
-        /// Print a JSON array.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Make a figure again: the paper's numbers, ours beside them, and a plot.
-    #[command(after_help = "Example:
-  weir figure run crq/5 --quick --out results/crq-5")]
-    Run(FigureRunArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct FigureRunArgs {
-    /// The figure, as `weir figure list` calls it.
-    pub(crate) id: String,
-    #[command(flatten)]
-    pub(crate) place: Place,
-    /// Fewer runs, a tenth of the rate and of the bytes.
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// A variant of the setting; `weir figure list` names them.
-    #[arg(long, default_value = "paper")]
-    pub(crate) variant: String,
-    /// Runs per cell [default: the paper's, or 1 with --quick].
-    #[arg(long)]
-    pub(crate) runs: Option<u32>,
-    /// The seed.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Only cells whose name contains this text.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) only: Option<String>,
-    /// How many runs go on at the same time [default: what this machine's processors allow at the rate].
-    #[arg(long)]
-    pub(crate) jobs: Option<usize>,
-    /// Where table, plot and the runs' data go [default: results/FIGURE].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Print JSON on standard output.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SweepArgs {
-    /// The sweep, a TOML file with a scenario and the values of its keys.
-    pub(crate) file: PathBuf,
-    /// Where cells, tables and page go [default: results/NAME].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// How many cells run at the same time [default: as many as there are processors; on real packets 1].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) jobs: Option<u32>,
-    /// How many cells there may be, so that a slip of the pen does not run for years.
-    #[arg(long, value_name = "N", default_value_t = weir_lab::sweep::MOST_CELLS)]
-    pub(crate) max_cells: u64,
-    /// Run cells again that failed.
-    #[arg(long)]
-    pub(crate) retry_failed: bool,
-    /// Check every cell, say what would run, and run nothing.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Print JSON: what ran, and a summary for each combination.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum SuiteCommand {
-    /// List the suites and their scenarios.
-    #[command(after_help = "Example:
-  weir suite list --json
-      prints an array of objects with id, about and scenarios")]
-    List {
-        /// Print a JSON array.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Run a suite: each of its scenarios over each discipline.
-    #[command(after_help = "Example:
-  weir suite run l4s --out results/l4s
-      writes suite.html, suite.csv, suite.json and each run's tables to results/l4s")]
-    Run(SuiteRunArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SuiteRunArgs {
-    /// The suite, as `weir suite list` calls it, or a folder with a suite.toml.
-    pub(crate) suite: String,
-    /// The world to run it in.
-    #[arg(long = "on", value_enum, default_value_t = World::Sim)]
-    pub(crate) world: World,
-    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) kernel: Option<String>,
-    /// A queue discipline, written as in a scenario, instead of the suite's; may be repeated.
-    #[arg(long = "qdisc", value_name = "WORDS")]
-    pub(crate) qdiscs: Vec<String>,
-    /// Only scenarios with this text in their section or title.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) only: Option<String>,
-    /// A seed instead of the scenarios' own.
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-    /// The number of the run under the seed.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) run: u64,
-    /// How many runs go on at the same time [default: one per processor, in other worlds than sim as the rate allows].
-    #[arg(long)]
-    pub(crate) jobs: Option<usize>,
-    /// Where the page, the tables and the runs' data go [default: results/SUITE].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Print JSON on standard output.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What `weir up` and `weir reload` take besides their words; each flag is also a word.
-#[derive(Debug, Args)]
-pub(crate) struct SetupArgs {
-    /// The interface and settings in iproute2's manner: `eth0 rate 500mbit split borrow`. Each flag below with a value,
-    /// and --ecn, --noecn and --replace, may be written as a word.
-    #[arg(value_name = "[dev] DEVICE [WORDS]")]
-    pub(crate) words: Vec<String>,
-    /// The interface.
-    #[arg(long)]
-    pub(crate) dev: Option<String>,
-    /// The rate, a little less than the link's own, so that packets wait here.
-    #[arg(long)]
-    pub(crate) rate: Option<String>,
-    /// The rate of what is received, where it is another.
-    #[arg(long)]
-    pub(crate) ingress_rate: Option<String>,
-    /// egress (what the interface sends, the default), ingress or both.
-    #[arg(long)]
-    pub(crate) direction: Option<String>,
-    /// The queues, STANDARD/RESPONSIVE, each of codel, fq_codel, pie, fq_pie, red, fq, cake, pfifo, bfifo with options
-    /// after a colon: bfifo:limit=1bdp/codel:target=5ms,ecn [default: codel/codel].
-    #[arg(long, value_name = "STANDARD/RESPONSIVE")]
-    pub(crate) queues: Option<String>,
-    /// The queues mark rather than drop, where they can.
-    #[arg(long)]
-    pub(crate) ecn: bool,
-    /// The queues drop, where they would mark by default.
-    #[arg(long)]
-    pub(crate) noecn: bool,
-    /// hard (each queue keeps to its share, the default) or borrow (it may use what the other leaves).
-    #[arg(long)]
-    pub(crate) split: Option<String>,
-    /// How the rate is divided, by weight [default: 50/50].
-    #[arg(long, value_name = "STANDARD/RESPONSIVE")]
-    pub(crate) share: Option<String>,
-    /// The limit of queues that name none: packets (1000p), bytes (64kb) or 0.5bdp.
-    #[arg(long)]
-    pub(crate) limit: Option<String>,
-    /// The round-trip time of limits in BDP [default: 100ms].
-    #[arg(long)]
-    pub(crate) rtt: Option<String>,
-    /// How many flows are remembered in each direction [default: 65536].
-    #[arg(long)]
-    pub(crate) flows: Option<String>,
-    /// The parameter set of the law: paper (the default) or comsys.
-    #[arg(long)]
-    pub(crate) preset: Option<String>,
-    /// One parameter of the law, in place of the preset's; may be repeated.
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub(crate) set: Vec<String>,
-    /// Put a classless qdisc of somebody else aside until weir down.
-    #[arg(long)]
-    pub(crate) replace: bool,
-    /// A TOML file with the same keys; words and flags go over it.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-}
-
-/// How the commands that change an interface tell what they do.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct StepOutput {
-    /// Print the exact lines and change nothing; needs no privileges.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Print the steps as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UpArgs {
-    #[command(flatten)]
-    pub(crate) setup: SetupArgs,
-    #[command(flatten)]
-    pub(crate) output: StepOutput,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ReloadArgs {
-    #[command(flatten)]
-    pub(crate) setup: SetupArgs,
-    #[command(flatten)]
-    pub(crate) output: StepOutput,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DownArgs {
-    /// The interface.
-    #[arg(value_name = "[dev] DEVICE")]
-    pub(crate) words: Vec<String>,
-    /// The interface.
-    #[arg(long)]
-    pub(crate) dev: Option<String>,
-    /// All interfaces of this network namespace.
-    #[arg(long)]
-    pub(crate) all: bool,
-    #[command(flatten)]
-    pub(crate) output: StepOutput,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ShowArgs {
-    /// What: `flows` for a row per flow, `dev DEVICE` for one interface.
-    #[arg(value_name = "[flows] [dev DEVICE]")]
-    pub(crate) what: Vec<String>,
-    /// What the queues and programs have counted, too.
-    #[arg(short, long)]
-    pub(crate) statistics: bool,
-    /// Print a JSON array.
-    #[arg(short, long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TopArgs {
-    /// The interface [default: all that have a bottleneck].
-    #[arg(value_name = "[dev DEVICE]")]
-    pub(crate) what: Vec<String>,
-    /// The time between two looks, at least 100ms.
-    #[arg(short, long, default_value = "1s")]
-    pub(crate) interval: weir_core::Duration,
-    /// End after so many looks [default: go on].
-    #[arg(short = 'n', long)]
-    pub(crate) count: Option<u64>,
-    /// Print JSON lines, one per bottleneck and interval; needs no terminal.
-    #[arg(short, long)]
     pub(crate) json: bool,
 }
 
@@ -517,98 +261,4 @@ pub(crate) struct BenchArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum VmCommand {
-    /// Fetch kernels from a Debian mirror; those that are there already are left as they are.
-    #[command(after_help = "Example:
-  weir vm fetch 6.1 7.2")]
-    Fetch(VmFetchArgs),
-    /// List the kernels that are there.
-    #[command(after_help = "Example:
-  weir vm list --json
-      prints an array of objects with series, release, packages, signature, modules, built_in, absent, size_bytes, folder")]
-    List {
-        /// The cache's folder [default: $WEIR_VM_CACHE, else weir/vm in $XDG_CACHE_HOME or ~/.cache].
-        #[arg(long, value_name = "DIR")]
-        cache: Option<PathBuf>,
-        /// Print a JSON array.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Run a command as root under another kernel; its exit status is this command's.
-    #[command(after_help = "Example:
-  weir vm run 6.1 --file demo:/root/demo -- weir run demo/with-crq.toml --out /results")]
-    Run(VmRunArgs),
-    /// Remove kernels from the cache.
-    #[command(after_help = "Example:
-  weir vm remove 6.1")]
-    Remove {
-        /// The kernels, by the first two numbers of their versions.
-        #[arg(required = true, value_name = "KERNEL")]
-        kernels: Vec<String>,
-        /// The cache's folder [default: $WEIR_VM_CACHE, else weir/vm in $XDG_CACHE_HOME or ~/.cache].
-        #[arg(long, value_name = "DIR")]
-        cache: Option<PathBuf>,
-    },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct VmFetchArgs {
-    /// The kernels, by the first two numbers of their versions, or all: 6.1, 6.12 and 7.2.
-    #[arg(value_name = "KERNEL", default_value = "all")]
-    pub(crate) kernels: Vec<String>,
-    /// The address of a Debian mirror [default: that of this host's apt sources, else https://deb.debian.org/debian].
-    #[arg(long, value_name = "URL")]
-    pub(crate) mirror: Option<String>,
-    /// The cache's folder [default: $WEIR_VM_CACHE, else weir/vm in $XDG_CACHE_HOME or ~/.cache].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cache: Option<PathBuf>,
-}
-
-/// What a guest's clock follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum VmClock {
-    /// The host's clock.
-    Host,
-    /// The guest's instructions.
-    Counted,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct VmRunArgs {
-    /// The kernel, by the first two numbers of its version.
-    pub(crate) kernel: String,
-    /// A file or folder that the guest shall have, a program's libraries included; may be repeated.
-    #[arg(long = "file", value_name = "HOST:GUEST")]
-    pub(crate) files: Vec<String>,
-    /// A program of this host that the guest shall have; may be repeated. The command's own is always there.
-    #[arg(long = "program", value_name = "NAME")]
-    pub(crate) programs: Vec<String>,
-    /// Where the files go that the command leaves in /results.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// The guest's processors.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=255))]
-    pub(crate) cpus: u32,
-    /// The guest's memory in MiB; its files live there too.
-    #[arg(long, default_value_t = 2048, value_name = "MIB")]
-    pub(crate) memory: u32,
-    /// How long the guest may run, by the host's clock.
-    #[arg(long, default_value = "600s", value_name = "TIME")]
-    pub(crate) timeout: weir_core::Duration,
-    /// The guest's time: the host's, or its own instructions counted, a nanosecond each, so that a slow or busy host
-    /// changes nothing (emulated, with one processor).
-    #[arg(long, value_enum, default_value = "host")]
-    pub(crate) clock: VmClock,
-    /// Emulate the processor even where KVM works.
-    #[arg(long)]
-    pub(crate) emulate: bool,
-    /// The cache's folder [default: $WEIR_VM_CACHE, else weir/vm in $XDG_CACHE_HOME or ~/.cache].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cache: Option<PathBuf>,
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<String>,
 }
