@@ -24,7 +24,8 @@ struct weir_crq_config {
 	u8 start;               /* enum weir_start: which header a packet's data begin with */
 	u8 test_clock;          /* 1: a packet's time stamp is the time */
 	u8 emit_events;         /* 1: each ended cycle is written to `events` */
-	u8 reserved[3];
+	u8 fast;                /* 1: the settings are those that fast_path.h knows (weir_fast_applies) */
+	u8 reserved[2];
 	u8 reasons[256];        /* 1 for each core drop reason that is a queue discipline's */
 	u8 reasons_of_subsystem[64];
 };

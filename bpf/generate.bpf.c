@@ -78,13 +78,6 @@ int acks(struct xdp_md *context)
 	return XDP_PASS;
 }
 
-/* An interface gives out live frames only once it has a program of its own. */
-SEC("xdp")
-int pass(struct xdp_md *context)
-{
-	return XDP_PASS;
-}
-
 /* What making a frame and giving it back costs without a router. */
 SEC("xdp")
 int nothing(struct xdp_md *context)

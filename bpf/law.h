@@ -31,9 +31,7 @@ WEIR_INLINE u8 weir_law_choice(const struct weir_law_params *params, const struc
 	if (params->main_signal == WEIR_BOTH_SIGNALS && flow->verdict[WEIR_MARK] == WEIR_RESPONSIVE)
 		return WEIR_ECN_RESPONSIVE_QUEUE;
 #endif
-	u8 verdict = params->main_signal == WEIR_MARK ? flow->verdict[WEIR_MARK] : flow->verdict[WEIR_LOSS];
-
-	return verdict == WEIR_RESPONSIVE ? WEIR_RESPONSIVE_QUEUE : WEIR_STANDARD_QUEUE;
+	return flow->verdict[params->main_signal & 1] == WEIR_RESPONSIVE ? WEIR_RESPONSIVE_QUEUE : WEIR_STANDARD_QUEUE;
 }
 
 /* Whether the law keeps an entry for this packet at all. What it does not see goes to the standard queue, uncounted. */
@@ -70,9 +68,9 @@ WEIR_INLINE u32 weir_law_opens(const struct weir_law_params *params, const struc
 
 WEIR_INLINE u32 weir_add_bytes(const struct weir_law_params *params, u32 window, u32 bytes)
 {
-	u32 sum = window + bytes;
+	u64 sum = (u64)window + bytes;
 
-	return params->wide_arithmetic && sum < window ? 0xffffffffu : sum;
+	return params->wide_arithmetic && sum > 0xffffffffu ? 0xffffffffu : (u32)sum;
 }
 
 /* `a` at or beyond `b` in sequence space. */
@@ -458,6 +456,18 @@ WEIR_INLINE u32 weir_spin_edge(const struct weir_law_params *params, struct weir
 	return edge;
 }
 
+/* TCPTrap: whether both halves of the cycle are complete, the second by a forward packet with this acknowledgement. */
+WEIR_INLINE u32 weir_tcp_complete(const struct weir_law_params *params, const struct weir_flow *flow, u32 ack)
+{
+	u32 first = weir_reached(params, flow->highest_ack, flow->marker);
+	u32 second = (flow->state & WEIR_HALF_DONE) != 0 && weir_reached(params, ack, flow->second_marker);
+
+	if (params->full_cycles)
+		return (first || weir_wrapped(params, flow->highest_ack, flow->marker)) && second;
+	/* as C's precedence reads `first || wrapped && second` */
+	return first || (weir_wrapped(params, flow->highest_ack, flow->marker) && second);
+}
+
 /* TCPTrap: whether this forward packet ends the cycle, and if so, or if there is none yet, makes it the next marker. */
 WEIR_INLINE u32 weir_tcp_edge(const struct weir_law_params *params, struct weir_flow *flow,
 			      const struct weir_packet *packet)
@@ -466,7 +476,6 @@ WEIR_INLINE u32 weir_tcp_edge(const struct weir_law_params *params, struct weir_
 	u32 flags = packet->tcp_flags;
 	u32 phantom = ((flags & WEIR_SYN) != 0) + ((flags & WEIR_FIN) != 0);
 	u32 advances = !(flow->state & WEIR_HAS_EDGE) || (s32)(end + phantom - flow->right_edge) > 0;
-	u32 first, second, complete;
 
 	if (advances) {
 		flow->right_edge = end + phantom;
@@ -481,17 +490,19 @@ WEIR_INLINE u32 weir_tcp_edge(const struct weir_law_params *params, struct weir_
 	}
 	if (!(flow->state & WEIR_HAS_ACK))
 		return 0;
-	first = weir_reached(params, flow->highest_ack, flow->marker);
-	second = (flow->state & WEIR_HALF_DONE) != 0 && weir_reached(params, packet->tcp_ack, flow->second_marker);
-	if (params->full_cycles)
-		complete = (first || weir_wrapped(params, flow->highest_ack, flow->marker)) && second;
-	else /* as C's precedence reads `first || wrapped && second` */
-		complete = first || (weir_wrapped(params, flow->highest_ack, flow->marker) && second);
-	if (!complete)
+	if (!weir_tcp_complete(params, flow, packet->tcp_ack))
 		return 0;
 	flow->state &= (u16)~WEIR_HALF_DONE;
 	flow->marker = end;
 	return 1;
+}
+
+/* Counts a forward packet in. */
+WEIR_INLINE void weir_law_count(struct weir_flow *flow, const struct weir_packet *packet)
+{
+	flow->cycle_packets++;
+	flow->packets++;
+	flow->bytes += packet->payload_bytes;
 }
 
 /* A packet of the direction that goes through the bottleneck's queue, before it is queued. */
@@ -541,9 +552,7 @@ WEIR_INLINE void weir_law_forward(const struct weir_law_params *params, struct w
 		weir_end_cycle(params, flow, now, out);
 	if (!ignored)
 		flow->window[0] = weir_add_bytes(params, flow->window[0], bytes);
-	flow->cycle_packets++;
-	flow->packets++;
-	flow->bytes += packet->payload_bytes;
+	weir_law_count(flow, packet);
 	if (params->count_arriving_ce && packet->ecn == 3)
 		weir_law_signal(params, flow, WEIR_MARK, flow->cycle, 1);
 	out->cycle = flow->cycle;

@@ -34,35 +34,42 @@ WEIR_INLINE u64 weir_last_word(u32 low_port, u32 high_port, u32 protocol)
 #endif
 }
 
+/* All bits where a > b, else none: without a branch, whose way would be another for each flow. */
+WEIR_INLINE u64 weir_above(u64 a, u64 b)
+{
+	u64 borrow = (~b & a) | (~(b ^ a) & (b - a)), mask = (u64)((s64)borrow >> 63);
+
+#ifdef __bpf__
+	asm volatile("" : "+r"(mask)); /* or it becomes one branch for each that it is applied to */
+#endif
+	return mask;
+}
+
 /* Writes the key of a TCP or UDP packet; returns 1 if the packet goes from the low end to the high end. */
 WEIR_INLINE u32 weir_key_of(const struct weir_packet *packet, u32 with_protocol, struct weir_key *key)
 {
 	u64 src = WEIR_TURN64(packet->src_words[0]), dst = WEIR_TURN64(packet->dst_words[0]);
-	u32 ascending;
+	u64 turn, first, second, ports;
 
 	if (src == dst) {
 		src = WEIR_TURN64(packet->src_words[1]);
 		dst = WEIR_TURN64(packet->dst_words[1]);
+		if (src == dst) {
+			src = packet->src_port;
+			dst = packet->dst_port;
+		}
 	}
-	if (src == dst) {
-		src = packet->src_port;
-		dst = packet->dst_port;
-	}
-	ascending = src <= dst;
-	if (ascending) {
-		key->words[0] = packet->src_words[0];
-		key->words[1] = packet->src_words[1];
-		key->words[2] = packet->dst_words[0];
-		key->words[3] = packet->dst_words[1];
-		key->words[4] = weir_last_word(packet->src_port, packet->dst_port, with_protocol ? packet->protocol : 0);
-	} else {
-		key->words[0] = packet->dst_words[0];
-		key->words[1] = packet->dst_words[1];
-		key->words[2] = packet->src_words[0];
-		key->words[3] = packet->src_words[1];
-		key->words[4] = weir_last_word(packet->dst_port, packet->src_port, with_protocol ? packet->protocol : 0);
-	}
-	return ascending;
+	turn = weir_above(src, dst);
+	first = (packet->src_words[0] ^ packet->dst_words[0]) & turn;
+	second = (packet->src_words[1] ^ packet->dst_words[1]) & turn;
+	ports = (packet->src_port ^ packet->dst_port) & turn;
+	key->words[0] = packet->src_words[0] ^ first;
+	key->words[1] = packet->src_words[1] ^ second;
+	key->words[2] = packet->dst_words[0] ^ first;
+	key->words[3] = packet->dst_words[1] ^ second;
+	key->words[4] = weir_last_word(packet->src_port ^ (u32)ports, packet->dst_port ^ (u32)ports,
+				       with_protocol ? packet->protocol : 0);
+	return !turn;
 }
 
 enum weir_signal {

@@ -17,6 +17,7 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef signed int s32;
+typedef signed long long s64;
 
 #define WEIR_INLINE static inline __attribute__((always_inline, unused))
 
@@ -401,6 +402,19 @@ WEIR_INLINE void weir_parse_tcp_options(const u8 *data, const u8 *end, u32 offse
 	}
 }
 
+/* The fixed part of a TCP header of `header` octets. The kind is left to the caller: the verifier would carry it through the
+ * options. */
+WEIR_INLINE void weir_read_tcp(const u8 *at, u32 header, u32 l4_bytes, struct weir_packet *out)
+{
+	out->src_port = weir_be16(at);
+	out->dst_port = weir_be16(at + 2);
+	out->tcp_seq = weir_be32(at + 4);
+	out->tcp_ack = weir_be32(at + 8);
+	out->tcp_flags = at[13];
+	out->tcp_window = weir_be16(at + 14);
+	out->payload_bytes = l4_bytes - header;
+}
+
 WEIR_INLINE void weir_parse_tcp(const u8 *data, const u8 *end, u32 offset, u32 l4_bytes, struct weir_packet *out)
 {
 	const u8 *at;
@@ -420,17 +434,19 @@ WEIR_INLINE void weir_parse_tcp(const u8 *data, const u8 *end, u32 offset, u32 l
 		out->kind = WEIR_MALFORMED;
 		return;
 	}
-	out->src_port = weir_be16(at);
-	out->dst_port = weir_be16(at + 2);
-	out->tcp_seq = weir_be32(at + 4);
-	out->tcp_ack = weir_be32(at + 8);
-	out->tcp_flags = at[13];
-	out->tcp_window = weir_be16(at + 14);
-	out->payload_bytes = l4_bytes - header;
+	weir_read_tcp(at, header, l4_bytes, out);
 	/* Options cut by a snap length lose timestamps and SACK, not the segment. */
 	if (WEIR_READ_TCP_OPTIONS)
 		weir_parse_tcp_options(data, end, offset + 20, offset + header, out);
 	out->kind = WEIR_TCP;
+}
+
+WEIR_INLINE void weir_read_udp(const u8 *at, u32 l4_bytes, struct weir_packet *out)
+{
+	out->src_port = weir_be16(at);
+	out->dst_port = weir_be16(at + 2);
+	out->payload_bytes = l4_bytes - 8;
+	out->kind = WEIR_UDP;
 }
 
 WEIR_INLINE void weir_parse_udp(const u8 *data, const u8 *end, u32 offset, u32 l4_bytes, struct weir_packet *out)
@@ -452,10 +468,7 @@ WEIR_INLINE void weir_parse_udp(const u8 *data, const u8 *end, u32 offset, u32 l
 		out->kind = WEIR_MALFORMED;
 		return;
 	}
-	out->src_port = weir_be16(at);
-	out->dst_port = weir_be16(at + 2);
-	out->payload_bytes = l4_bytes - 8;
-	out->kind = WEIR_UDP;
+	weir_read_udp(at, l4_bytes, out);
 	weir_parse_quic(data, end, offset + 8, out);
 }
 
@@ -487,6 +500,20 @@ WEIR_INLINE u64 weir_mapped(const u8 *at)
 #endif
 }
 
+/* What all IPv4 headers have. Addresses as whole words, which the key takes again: what is put together from parts has to
+ * reach the cache before it can be read at once. */
+WEIR_INLINE void weir_read_ipv4(const u8 *at, u32 offset, struct weir_packet *out)
+{
+	out->ip_version = 4;
+	out->l3_offset = (u16)offset;
+	out->ecn_offset = (u16)(offset + 1);
+	out->ecn = at[1] & 3;
+	out->protocol = at[9];
+	out->src_words[1] = weir_mapped(at + 12);
+	out->dst_words[1] = weir_mapped(at + 16);
+	out->ip_bytes = weir_be16(at + 2);
+}
+
 /* Returns where the transport header begins, or 0 where there is none to read and `kind` says why. */
 WEIR_INLINE u32 weir_parse_ipv4(const u8 *data, const u8 *end, u32 offset, struct weir_packet *out)
 {
@@ -502,16 +529,7 @@ WEIR_INLINE u32 weir_parse_ipv4(const u8 *data, const u8 *end, u32 offset, struc
 		out->kind = WEIR_MALFORMED;
 		return 0;
 	}
-	out->ip_version = 4;
-	out->l3_offset = (u16)offset;
-	out->ecn_offset = (u16)(offset + 1);
-	out->ecn = at[1] & 3;
-	out->protocol = at[9];
-	/* Whole words, which the key takes again: what is put together from parts has to reach the cache before it can be
-	 * read at once. */
-	out->src_words[1] = weir_mapped(at + 12);
-	out->dst_words[1] = weir_mapped(at + 16);
-	out->ip_bytes = weir_be16(at + 2);
+	weir_read_ipv4(at, offset, out);
 	if (!out->ip_bytes)
 		out->ip_bytes = weir_rest(out, offset);
 	if (out->ip_bytes < header) {
@@ -530,7 +548,26 @@ WEIR_INLINE u32 weir_parse_ipv4(const u8 *data, const u8 *end, u32 offset, struc
 	return offset + header;
 }
 
+/* The header itself but for its length; `protocol` is what comes next, be it an extension. */
+WEIR_INLINE void weir_read_ipv6(const u8 *at, u32 offset, struct weir_packet *out)
+{
+	out->ip_version = 6;
+	out->l3_offset = (u16)offset;
+	out->ecn_offset = (u16)(offset + 1);
+	out->ecn = (at[1] >> 4) & 3;
+	out->protocol = at[6];
+	out->src_words[0] = WEIR_LOAD(u64, at + 8);
+	out->src_words[1] = WEIR_LOAD(u64, at + 16);
+	out->dst_words[0] = WEIR_LOAD(u64, at + 24);
+	out->dst_words[1] = WEIR_LOAD(u64, at + 32);
+}
+
 /* Hop-by-hop, routing, destination options and fragment headers (RFC 8200 section 4). */
+WEIR_INLINE u32 weir_is_ipv6_extension(u32 type)
+{
+	return type == 0 || type == 43 || type == 60 || type == 44;
+}
+
 WEIR_INLINE u32 weir_parse_ipv6(const u8 *data, const u8 *end, u32 offset, struct weir_packet *out)
 {
 	const u8 *at = weir_at(data, end, offset, 40);
@@ -545,15 +582,7 @@ WEIR_INLINE u32 weir_parse_ipv6(const u8 *data, const u8 *end, u32 offset, struc
 		out->kind = WEIR_MALFORMED;
 		return 0;
 	}
-	out->ip_version = 6;
-	out->l3_offset = (u16)offset;
-	out->ecn_offset = (u16)(offset + 1);
-	out->ecn = (at[1] >> 4) & 3;
-	out->protocol = at[6];
-	out->src_words[0] = WEIR_LOAD(u64, at + 8);
-	out->src_words[1] = WEIR_LOAD(u64, at + 16);
-	out->dst_words[0] = WEIR_LOAD(u64, at + 24);
-	out->dst_words[1] = WEIR_LOAD(u64, at + 32);
+	weir_read_ipv6(at, offset, out);
 	total = weir_be16(at + 4);
 	total = total ? total + 40 : weir_rest(out, offset); /* zero: jumbogram or BIG TCP */
 	out->ip_bytes = total;
@@ -566,9 +595,8 @@ WEIR_INLINE u32 weir_parse_ipv6(const u8 *data, const u8 *end, u32 offset, struc
 		u8 type = out->protocol;
 
 		next = weir_forget(next, out);
-		if (type != 0 && type != 43 && type != 60 && type != 44) {
+		if (!weir_is_ipv6_extension(type))
 			return next;
-		}
 		out->layers |= WEIR_IP_OPTIONS;
 		at = weir_at(data, end, next, 8);
 		if (!at) {

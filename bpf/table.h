@@ -191,6 +191,12 @@ WEIR_INLINE u16 weir_tag_of(u32 hash)
 	return tag ? tag : 1;
 }
 
+/* The way that an entry takes if it is free: who looks there first need not wait for the tags. The tag has these bits too. */
+WEIR_INLINE u32 weir_home_of(u32 hash)
+{
+	return hash >> 29;
+}
+
 /* Two flows have line and tag in common with probability 2^-32, since the line's bits are among the tag's. */
 WEIR_INLINE u32 weir_candidate_tag_of(u32 hash)
 {
@@ -272,16 +278,21 @@ WEIR_INLINE u32 weir_is_idle(const struct weir_table_params *params, const struc
 	return weir_age(tick, bucket->seen[way]) > limit;
 }
 
+/* Which of four tags are this one: a lane of the result is zero but for its top bit, which is set where they agree. */
+WEIR_INLINE u64 weir_lanes(u64 tags, u32 tag)
+{
+	u64 low = 0x7fff7fff7fff7fffull, differ = tags ^ tag * 0x0001000100010001ull;
+
+	return ~(((differ & low) + low) | differ | low);
+}
+
 /* Whether the packet's bucket is worth taking: plain UDP that passed the filter mostly is of no flow all the same. Needs
- * no lock. Four tags at once: a lane of the result is zero but for its top bit, which is set where the tags agree. */
+ * no lock. */
 WEIR_INLINE u32 weir_may_be_known(const struct weir_bucket *bucket, const struct weir_packet *packet, u32 hash)
 {
-	u64 tag = weir_tag_of(hash) * 0x0001000100010001ull, low = 0x7fff7fff7fff7fffull;
-	u64 first = bucket->tags[0] ^ tag, second = bucket->tags[1] ^ tag;
+	u32 tag = weir_tag_of(hash);
 
-	first = ~(((first & low) + low) | first | low);
-	second = ~(((second & low) + low) | second | low);
-	return packet->kind != WEIR_UDP || (first | second) != 0;
+	return packet->kind != WEIR_UDP || (weir_lanes(bucket->tags[0], tag) | weir_lanes(bucket->tags[1], tag)) != 0;
 }
 
 /* Whether another flow may have its place in any case. One that seems closed still is itself to its own packets: a forged
@@ -388,12 +399,16 @@ WEIR_INLINE void weir_leave(struct weir_waiting *waiting, u32 tag)
 
 /*
  * A place for a new entry: a free way, else one that may go, else one that has no verdict to lose and rests for longer
- * than a candidate may; WEIR_WAYS if the bucket is full.
+ * than a candidate may; WEIR_WAYS if the bucket is full. Home comes before all if nobody is at it whom this would take
+ * anything from.
  */
-WEIR_INLINE u32 weir_place(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 tick)
+WEIR_INLINE u32 weir_place(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 home, u32 tick)
 {
 	u32 i, best = 0, place = WEIR_WAYS;
 
+	home &= WEIR_WAYS - 1;
+	if (!bucket->tag[home] || weir_may_go(params, bucket, home, tick))
+		return home;
 	for (i = 0; i < WEIR_WAYS; i++) {
 		const struct weir_flow *flow = &bucket->way[i].flow;
 		u32 rank = 0;
@@ -518,7 +533,7 @@ WEIR_INLINE u32 weir_lookup(const struct weir_table_params *params, struct weir_
 		return WEIR_WAYS;
 	if (!weir_wait(params, waiting, weir_candidate_tag_of(hash), packet, reverse, tick, counters))
 		return WEIR_WAYS;
-	way = weir_place(params, bucket, tick);
+	way = weir_place(params, bucket, weir_home_of(hash), tick);
 	if (way == WEIR_WAYS) {
 		counters->full++; /* it goes on waiting, and need not earn its entry again */
 		return way;

@@ -6,6 +6,7 @@ fn main() {
     println!("cargo::rerun-if-changed=../../bpf/law_state.h");
     println!("cargo::rerun-if-changed=../../bpf/packet.h");
     println!("cargo::rerun-if-changed=../../bpf/table.h");
+    println!("cargo::rerun-if-changed=../../bpf/fast_path.h");
     cc::Build::new()
         .file("src/native.c")
         .include("../../bpf")

@@ -27,7 +27,7 @@ fn must<T, E: std::fmt::Display>(name: &str, result: Result<T, E>) {
 }
 
 fn main() {
-    let headers = ["core.h", "crq_maps.h", "law.h", "law_state.h", "packet.h", "table.h"];
+    let headers = ["core.h", "crq_maps.h", "fast_path.h", "law.h", "law_state.h", "packet.h", "table.h"];
     let programs = ["xsk.bpf.c", "crq.bpf.c", "crq_signals.bpf.c", "witness.bpf.c"];
     for file in headers.iter().chain(&programs) {
         println!("cargo:rerun-if-changed={SOURCES}/{file}");

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hostile input for bpf/packet.h, bpf/law.h and bpf/table.h, built with the address and undefined-behaviour sanitizers by
+ * Hostile input for bpf/packet.h, bpf/law.h, bpf/table.h and bpf/fast_path.h, built with the address and undefined-behaviour sanitizers by
  * tests/hostile.rs. Deterministic: `driver PACKETS SEED`. Each round mutates a valid frame, parses it from a heap block of
  * exactly its length, so that one byte read too far is caught, and drives the law with what was read and with a packet of
- * random fields; every other round that packet also goes through a flow table of few places and short times. Prints one line of counts, which the test checks so that no case goes untried unnoticed.
+ * random fields; every other round that packet also goes through a flow table of few places and short times. The fast path has to do
+ * what the whole one does or nothing. Prints one line of counts, which the test checks so that no case goes untried unnoticed.
  */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "table.h"
+#include "fast_path.h"
 
 #define FLOWS 16
 #define SETTINGS 8
@@ -172,14 +173,14 @@ static void check_packet(const struct weir_packet *packet, u32 length)
 static void random_settings(struct weir_law_params *params)
 {
 	u8 *at = (u8 *)params;
-	u32 i;
+	u32 i, change = below(3);
 
-	if (below(2))
+	if (!change || below(2))
 		weir_law_paper(params);
 	else
 		weir_law_comsys(params);
 	for (i = offsetof(struct weir_law_params, spin_debounce); i < sizeof(*params); i++) {
-		if (below(3) == 0)
+		if (change && below(3) == 0)
 			at[i] = (u8)below(2);
 	}
 	if (below(3) == 0)
@@ -190,7 +191,27 @@ static void random_settings(struct weir_law_params *params)
 		params->mss = (u32)draw();
 }
 
-static u64 votes, ended, late;
+static u64 votes, ended, late, glanced, fast;
+
+static u32 keep(const struct weir_packet *packet, void *with)
+{
+	*(struct weir_packet *)with = *packet;
+	return 1;
+}
+
+/* Reads a frame the fast way too: either it declines or it reads the same, TCP's options apart. */
+static void check_glance(const u8 *data, u32 length, u32 frame_bytes, u32 start, const struct weir_packet *whole)
+{
+	struct weir_packet packet, kept, same = *whole;
+
+	if (!weir_glance(data, data + length, frame_bytes, start, &packet, keep, &kept))
+		return;
+	glanced++;
+	same.tsval = same.tsecr = same.sack_right = 0;
+	same.tcp_options = 0;
+	if (memcmp(&kept, &same, sizeof(same)))
+		fail("the fast path reads otherwise");
+}
 
 static void check_flow(const struct weir_law_params *params, const struct weir_flow *flow)
 {
@@ -320,15 +341,49 @@ static void check_table(const struct weir_law_params *params, u32 at)
 		fail("the version is the caller's");
 }
 
+/* What a packet does to a bucket the fast way, or nothing. */
+struct short_cut {
+	struct weir_bucket bucket;
+	u32 way; /* WEIR_WAYS where it declined */
+	u32 cycle;
+	u32 choice;
+};
+
+static void take_short_cut(const struct weir_law_params *params, const struct weir_table_params *table, u32 at,
+			   const struct weir_packet *packet, const struct weir_key *key, u32 hash, u32 tick, u32 reverse,
+			   struct short_cut *out)
+{
+	u32 done;
+
+	out->bucket = buckets[at];
+	out->way = weir_fast_applies(params) ? weir_fast_way(&out->bucket, packet, key, hash) : WEIR_WAYS;
+	if (out->way == WEIR_WAYS)
+		return;
+	done = reverse ? weir_fast_reverse(params, table, &out->bucket, out->way, packet, key, tick) :
+			 weir_fast_forward(params, table, &out->bucket, out->way, packet, key, tick, &out->cycle, &out->choice);
+	if (done)
+		return;
+	if (memcmp(&out->bucket, &buckets[at], sizeof(out->bucket)))
+		fail("the fast path declines, and has changed something");
+	out->way = WEIR_WAYS;
+}
+
 /* A packet of one of some sixty flows, more than the table has places for. */
 static void drive_table(const struct weir_law_params *params, const struct weir_table_params *table,
 			struct weir_packet *packet, u64 now)
 {
-	u32 reverse = below(3) == 0, flow = below(64), ascending, at, way;
+	static u32 reverse, flow;
+	u32 ascending, at, way;
+	struct weir_counters counted;
 	struct weir_outcome outcome;
+	struct short_cut quick;
 	struct weir_key key;
 	u32 hash;
 
+	if (below(4) == 0) { /* flows come in trains */
+		reverse = below(3) == 0;
+		flow = below(64);
+	}
 	memset(packet->src, 0, sizeof(packet->src));
 	memset(packet->dst, 0, sizeof(packet->dst));
 	packet->src[15] = reverse;
@@ -341,16 +396,26 @@ static void drive_table(const struct weir_law_params *params, const struct weir_
 	hash = weir_hash(table, &key);
 	at = weir_bucket_of(table, hash);
 	if (weir_table_wants(params, packet, reverse)) {
+		take_short_cut(params, table, at, packet, &key, hash, (u32)(now >> WEIR_TICK_SHIFT), reverse, &quick);
+		counted = counters;
 		if (reverse) {
 			way = weir_table_reverse(params, table, &buckets[at], &lines[at], filter, packet, &key, hash, ascending, now,
 						 &counters);
 		} else {
 			way = weir_table_forward(params, table, &buckets[at], &lines[at], filter, packet, &key, hash, ascending, now,
 						 &counters, &outcome);
+			if (quick.way < WEIR_WAYS && (outcome.ended || outcome.reset || outcome.cycle != quick.cycle ||
+						      outcome.choice != quick.choice))
+				fail("the fast path has another outcome");
+			if (quick.way < WEIR_WAYS && memcmp(&counted, &counters, sizeof(counted)))
+				fail("the fast path counts otherwise");
 			weir_count_choice(&counters, outcome.choice, packet->frame_bytes);
 			if (way < WEIR_WAYS && outcome.cycle != buckets[at].way[way].flow.cycle)
 				fail("stamp from the table");
 		}
+		if (quick.way < WEIR_WAYS && (way != quick.way || memcmp(&quick.bucket, &buckets[at], sizeof(quick.bucket))))
+			fail("the fast path leaves another bucket");
+		fast += quick.way < WEIR_WAYS;
 		if (way > WEIR_WAYS || (way < WEIR_WAYS && weir_way_of(&buckets[at], &key, weir_tag_of(hash)) != way))
 			fail("way");
 		known += way < WEIR_WAYS;
@@ -390,7 +455,7 @@ int main(int argc, char **argv)
 	seed(argc > 2 ? strtoull(argv[2], 0, 10) : 1);
 	for (round = 0; round < packets; round++) {
 		u32 start = below(4) ? WEIR_START_ETHERNET : WEIR_START_IP;
-		u32 length = make_frame(frame, start), changes = below(4) ? below(8) : 0;
+		u32 length = make_frame(frame, start), changes = below(4) ? below(8) : 0, frame_bytes;
 		struct weir_packet packet;
 		struct weir_key key;
 		u8 *block;
@@ -404,7 +469,9 @@ int main(int argc, char **argv)
 			fail("out of memory");
 		if (length)
 			memcpy(block, frame, length);
-		weir_parse(block, block + length, below(4) ? length : (u32)draw(), start, &packet);
+		frame_bytes = below(4) ? length : (u32)draw();
+		weir_parse(block, block + length, frame_bytes, start, &packet);
+		check_glance(block, length, frame_bytes, start, &packet);
 		free(block);
 		check_packet(&packet, length);
 		kinds[packet.kind]++;
@@ -424,13 +491,19 @@ int main(int argc, char **argv)
 		random_packet(&packet);
 		i = below(FLOWS);
 		drive(&settings[i % SETTINGS], &flows[i], &packet, round * 1000);
-		if (round % 2)
-			drive_table(&settings[0], &table, &packet, since += (u64)below(4) << WEIR_TICK_SHIFT);
+		if (round % 2) {
+			since += (u64)below(4) << WEIR_TICK_SHIFT;
+			for (i = 1 + below(4); i; i--) {
+				drive_table(&settings[0], &table, &packet, since);
+				packet.tcp_seq += packet.payload_bytes;
+			}
+		}
 	}
 	printf("packets %llu", packets);
 	for (i = 0; i < 8; i++)
 		printf(" kind%u %llu", i, kinds[i]);
-	printf(" ended %llu votes %llu late %llu known %llu booked %llu\n", ended, votes, late, known, booked);
+	printf(" ended %llu votes %llu late %llu known %llu booked %llu", ended, votes, late, known, booked);
+	printf(" glanced %llu fast %llu\n", glanced, fast);
 	free(buckets);
 	free(lines);
 	free(filter);

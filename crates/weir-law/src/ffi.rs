@@ -193,6 +193,7 @@ unsafe extern "C" {
     fn weir_native_key(packet: *const Packet, with_protocol: u32, key: *mut Key) -> u32;
     fn weir_native_paper(params: *mut Params);
     fn weir_native_comsys(params: *mut Params);
+    fn weir_native_fast_applies(params: *const Params) -> u32;
     fn weir_native_opens(params: *const Params, packet: *const Packet, reverse: u32) -> u32;
     fn weir_native_forward(
         params: *const Params,
@@ -265,6 +266,11 @@ pub(crate) fn reverse(params: &Params, flow: &mut Flow, packet: &Packet) -> bool
 pub(crate) fn signal(params: &Params, flow: &mut Flow, kind: u32, cycle: u32, segments: u32) -> bool {
     // SAFETY: both references are valid mirrors of the C structures.
     unsafe { weir_native_signal(params, flow, kind, cycle, segments) != 0 }
+}
+
+pub(crate) fn fast_applies(params: &Params) -> bool {
+    // SAFETY: the reference is a valid mirror of the C structure.
+    unsafe { weir_native_fast_applies(params) != 0 }
 }
 
 pub(crate) fn choice(params: &Params, flow: &Flow) -> u32 {

@@ -5,12 +5,13 @@
  */
 #include <stddef.h>
 
-#include "table.h"
+#include "fast_path.h"
 
 void weir_native_parse(const u8 *data, size_t length, u32 frame_bytes, u32 start, struct weir_packet *out);
 u32 weir_native_key(const struct weir_packet *packet, u32 with_protocol, struct weir_key *key);
 void weir_native_paper(struct weir_law_params *params);
 void weir_native_comsys(struct weir_law_params *params);
+u32 weir_native_fast_applies(const struct weir_law_params *params);
 u32 weir_native_opens(const struct weir_law_params *params, const struct weir_packet *packet, u32 reverse);
 void weir_native_forward(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet,
 			 u64 now, struct weir_outcome *out);
@@ -73,6 +74,11 @@ void weir_native_paper(struct weir_law_params *params)
 void weir_native_comsys(struct weir_law_params *params)
 {
 	weir_law_comsys(params);
+}
+
+u32 weir_native_fast_applies(const struct weir_law_params *params)
+{
+	return weir_fast_applies(params);
 }
 
 u32 weir_native_opens(const struct weir_law_params *params, const struct weir_packet *packet, u32 reverse)

@@ -209,6 +209,12 @@ impl Params {
         ffi::to_bytes(&self.to_raw())
     }
 
+    /// Whether the programs' fast path knows these settings (`bpf/fast_path.h`): the paper's in all that is asked for each
+    /// packet. Other settings take the whole way always, and judge no differently for it.
+    pub fn has_fast_path(&self) -> bool {
+        ffi::fast_applies(&self.to_raw())
+    }
+
     /// From the same bytes; `None` if there are not [`C_BYTES`](Self::C_BYTES) of them.
     pub fn from_c_bytes(bytes: &[u8]) -> Option<Self> {
         ffi::from_bytes(bytes).map(|raw| Self::from_raw(&raw))

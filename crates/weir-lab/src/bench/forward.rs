@@ -222,8 +222,11 @@ impl<'o> Router<'o> {
         }
         let generator = open.load().map_err(failed("be loaded"))?;
         let mut edges = Vec::new();
-        for ifindex in [server_side, client_side] {
-            let link = generator.progs.pass.attach_xdp(ifindex as i32);
+        // An interface takes frames in only if it has a program of its own. It gets the one that makes them: of a program that
+        // sits nowhere the kernel rewrites its dispatcher before and after each run, and waits for all processors.
+        for (program, ifindex) in [(&generator.progs.data, server_side), (&generator.progs.acks, client_side)]
+        {
+            let link = program.attach_xdp(ifindex as i32);
             edges.push(link.map_err(failed("prepare an interface"))?);
         }
         let swallow = generator.progs.swallow.as_fd();

@@ -120,7 +120,8 @@ impl ProgramConfig {
         out.field("start", &[u8::from(self.link_layer == LinkLayer::Ip)]);
         out.field("test_clock", &[self.test_clock.into()]);
         out.field("emit_events", &[self.events.into()]);
-        out.field("reserved", &[0; 3]);
+        out.field("fast", &[self.params.has_fast_path().into()]);
+        out.field("reserved", &[0; 2]);
         out.field("reasons", &core);
         out.field("reasons_of_subsystem", &own);
         out

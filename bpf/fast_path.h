@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The way that nearly every packet takes: header prediction (Van Jacobson, "4BSD header prediction", 1990) for the parser,
+ * the table and the law. Each part either does exactly what its full counterpart does, or declines before it has changed
+ * anything; then the full one comes. In a router little of any program is in the caches when its turn comes, and what a
+ * packet costs goes by how many instructions there are more than by what they do.
+ *
+ * Plain integer C as law.h. Tests run both ways beside each other, natively and in the kernel.
+ */
+#ifndef WEIR_FAST_PATH_H
+#define WEIR_FAST_PATH_H
+
+#include "table.h"
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define WEIR_WIRE16(value) ((u16)((value) >> 8 | ((value) & 0xff) << 8))
+#else
+#define WEIR_WIRE16(value) ((u16)(value))
+#endif
+
+/* What is to be done with a packet that has been read: 1 if it was, 0 to decline. `with` is the caller's. */
+typedef u32 (*weir_deal)(const struct weir_packet *packet, void *with);
+
+/* Whether `n` bytes are readable at `at`, in which any offset is one constant. */
+WEIR_INLINE u32 weir_is_within(const u8 *at, const u8 *end, u32 n)
+{
+#ifdef __bpf__
+	return at + n <= end;
+#else
+	return (u64)(end - at) >= n;
+#endif
+}
+
+WEIR_INLINE const u8 *weir_behind(const u8 *at, u32 offset)
+{
+	at += offset;
+#ifdef __bpf__
+	/* Keep the check and what it guards on one register. */
+	asm volatile("" : "+r"(at));
+#endif
+	return at;
+}
+
+WEIR_INLINE u32 weir_glance_tcp(const u8 *at, u32 l4_bytes, struct weir_packet *out)
+{
+	u32 header = (u32)(at[12] >> 4) * 4;
+
+	if (header < 20 || header > l4_bytes || (at[13] & (WEIR_SYN | WEIR_FIN | WEIR_RST)))
+		return 0;
+	weir_read_tcp(at, header, l4_bytes, out);
+	out->kind = WEIR_TCP;
+	/* As it is; this tells the compiler what follows from the line above. */
+	out->tcp_flags &= (u8)~(WEIR_SYN | WEIR_FIN | WEIR_RST);
+	return 1;
+}
+
+/* What is in an IP packet. Each kind is dealt with in a place of its own, where the compiler knows it. */
+WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes, struct weir_packet *out, weir_deal deal,
+				      void *with)
+{
+	if (out->protocol == 6)
+		return weir_is_within(at, end, 20) && weir_glance_tcp(at, l4_bytes, out) && deal(out, with);
+	if (out->protocol == 17) {
+		/* A length of zero stands for a jumbogram; what is between contradicts itself. */
+		if (!weir_is_within(at, end, 9) || l4_bytes < 9 || (u32)(weir_be16(at + 4) - 1) < 7 ||
+		    (at[8] & 0xc0) == 0xc0)
+			return 0;
+		weir_read_udp(at, l4_bytes, out);
+		if (!(at[8] & 0x40))
+			return deal(out, with);
+		out->kind = WEIR_QUIC;
+		weir_quic_short(out, at[8], out->payload_bytes);
+		return deal(out, with);
+	}
+	out->kind = WEIR_OTHER;
+	return deal(out, with);
+}
+
+/*
+ * Reads a frame as weir_parse() does, TCP's options apart, and has it dealt with if it is of the usual kind: Ethernet
+ * without tags or bare IP; without IP options, fragments and jumbograms; TCP that neither opens nor closes, UDP without a
+ * long header, any other transport, or no IP at all. Returns 0 for what is not, for what has to be made linear first, and
+ * where `deal` does.
+ */
+WEIR_INLINE u32 weir_glance(const u8 *data, const u8 *end, u32 frame_bytes, u32 start, struct weir_packet *out, weir_deal deal,
+			    void *with)
+{
+	u32 offset = 0, version, l4_bytes;
+	const u8 *at = weir_behind(data, 0);
+
+	*out = (struct weir_packet){ .frame_bytes = frame_bytes };
+	if (start == WEIR_START_IP) {
+		if (!weir_is_within(at, end, 1))
+			return 0;
+		version = at[0] >> 4;
+	} else {
+		u16 type;
+
+		if (!weir_is_within(at, end, 14))
+			return 0;
+		type = WEIR_LOAD(u16, at + 12);
+		version = type == WEIR_WIRE16(0x0800) ? 4 : type == WEIR_WIRE16(0x86dd) ? 6 : 0;
+		/* Tags and PPPoE sessions take a longer look. */
+		if (!version && (type == WEIR_WIRE16(0x8100) || type == WEIR_WIRE16(0x88a8) ||
+				 type == WEIR_WIRE16(0x9100) || type == WEIR_WIRE16(0x8864)))
+			return 0;
+		offset = 14;
+	}
+	at = weir_behind(data, offset);
+	if (version == 4) {
+		if (!weir_is_within(at, end, 20) || at[0] != 0x45 || (WEIR_LOAD(u16, at + 6) & WEIR_WIRE16(0x3fff)))
+			return 0;
+		weir_read_ipv4(at, offset, out);
+		out->l4_offset = (u16)(offset + 20);
+		l4_bytes = out->ip_bytes - 20;
+		return out->ip_bytes >= 20 && weir_glance_transport(weir_behind(at, 20), end, l4_bytes, out, deal, with);
+	}
+	if (version == 6) {
+		if (!weir_is_within(at, end, 40) || at[0] >> 4 != 6 || weir_is_ipv6_extension(at[6]))
+			return 0;
+		weir_read_ipv6(at, offset, out);
+		out->l4_offset = (u16)(offset + 40);
+		l4_bytes = weir_be16(at + 4);
+		out->ip_bytes = l4_bytes + 40;
+		return l4_bytes && weir_glance_transport(weir_behind(at, 40), end, l4_bytes, out, deal, with);
+	}
+	return deal(out, with);
+}
+
+/*
+ * Whether the settings are those that the rest of this file knows: the paper's, but for numbers, for which signal counts,
+ * and for what only the judgement at a cycle's end asks. User space tells the programs, or they would read them all for
+ * each packet.
+ */
+WEIR_INLINE u32 weir_fast_applies(const struct weir_law_params *law)
+{
+	return law->spin_from_accepted && law->long_header_counts && !law->quic_needs_initial && law->full_cycles &&
+	       law->modular_sequence && law->marker_needs_data && law->second_marker_on_match && !law->sack_completes_half &&
+	       law->first_bytes_count && law->wide_arithmetic && !law->count_arriving_ce && !law->udp_bytes_from_frame &&
+	       law->reset_on_open && law->full_parser && law->key_has_protocol && !law->ignore_optimistic_acks;
+}
+
+/* These settings as constants to the compiler. */
+WEIR_INLINE void weir_fast_params(const struct weir_law_params *law, struct weir_law_params *fast)
+{
+	weir_law_paper(fast);
+	fast->main_signal = law->main_signal;
+}
+
+/* Runs the law on a forward packet that opens nothing and ends no cycle, or declines. */
+WEIR_INLINE u32 weir_fast_law(const struct weir_law_params *fast, struct weir_flow *flow, const struct weir_packet *packet)
+{
+	if (packet->kind == WEIR_TCP) {
+		const u16 known = WEIR_SEEN_FORWARD | WEIR_HAS_MARKER | WEIR_HAS_ACK | WEIR_HAS_EDGE;
+		u32 end = packet->tcp_seq + packet->payload_bytes;
+
+		if ((flow->state & known) != known || (packet->tcp_flags & (WEIR_SYN | WEIR_FIN | WEIR_RST)))
+			return 0;
+		if ((s32)(end - flow->right_edge) > 0) {
+			if (packet->payload_bytes && weir_tcp_complete(fast, flow, packet->tcp_ack))
+				return 0;
+			flow->right_edge = end;
+		}
+	} else {
+		const u16 known = WEIR_SEEN_FORWARD | WEIR_SHORT_FORWARD | WEIR_HAS_SPIN;
+
+		if (packet->kind != WEIR_QUIC || (flow->state & known) != known ||
+		    (packet->quic_flags & ~WEIR_QUIC_SPIN) != WEIR_QUIC_SHORT ||
+		    ((packet->quic_flags & WEIR_QUIC_SPIN) != 0) != flow->spin)
+			return 0;
+		flow->spin_run = 0;
+	}
+	flow->window[0] = weir_add_bytes(fast, flow->window[0], packet->payload_bytes);
+	weir_law_count(flow, packet);
+	return 1;
+}
+
+/*
+ * Whether the entry at a way is the packet's, by all but the key's ports, which comes again once the bucket is taken. This
+ * early it is for the caches: the entry's lines come while the bucket's are waited for.
+ */
+WEIR_INLINE u32 weir_fast_seems(const struct weir_bucket *bucket, u32 way, const struct weir_packet *packet,
+				const struct weir_key *key)
+{
+	const struct weir_entry *entry = &bucket->way[way & (WEIR_WAYS - 1)];
+
+	return entry->flow.kind == packet->kind && entry->key.words[1] == key->words[1] &&
+	       entry->key.words[3] == key->words[3];
+}
+
+/* The way to look at, or WEIR_WAYS where the key has none: its home, else the first whose tag it is. */
+WEIR_INLINE u32 weir_fast_way(const struct weir_bucket *bucket, const struct weir_packet *packet, const struct weir_key *key,
+			      u32 hash)
+{
+	u32 way = weir_home_of(hash);
+	u64 lanes;
+
+	if (weir_fast_seems(bucket, way, packet, key))
+		return way;
+	way = 0;
+	lanes = weir_lanes(bucket->tags[0], weir_tag_of(hash));
+	if (!lanes) {
+		lanes = weir_lanes(bucket->tags[1], weir_tag_of(hash));
+		way = 4;
+		if (!lanes)
+			return WEIR_WAYS;
+	}
+	/* One bit of 15, 31, 47 and 63 is left, and the product's upper two tell which. */
+	lanes &= -lanes;
+	return way + (u32)((lanes >> 15) * (1ull << 46 | 2ull << 30 | 3ull << 14) >> 62);
+}
+
+/* A way with its bound in sight of the verifier: the compiler knows it by another way, and before 6.3 it is lost on the stack. */
+WEIR_INLINE u32 weir_fast_bound(u32 way)
+{
+#ifdef __bpf__
+	asm volatile("" : "+r"(way));
+#endif
+	return way & (WEIR_WAYS - 1);
+}
+
+/* The packet's entry if nothing has to be done to it first, else null. */
+WEIR_INLINE struct weir_entry *weir_fast_entry(const struct weir_table_params *params, struct weir_bucket *bucket, u32 way,
+					       const struct weir_packet *packet, const struct weir_key *key, u32 tick)
+{
+	struct weir_entry *entry = &bucket->way[way];
+
+	if (packet->kind != entry->flow.kind || entry->flow.law != (u8)params->law || !weir_same_key(&entry->key, key) ||
+	    weir_is_idle(params, bucket, way, tick) ||
+	    (*(volatile u64 *)&entry->pending[WEIR_LOSS] | *(volatile u64 *)&entry->pending[WEIR_MARK]))
+		return 0;
+	return entry;
+}
+
+/* weir_table_forward() for a packet of an entry at `way`, or 0. `stamp` and `choice` are what weir_outcome says. */
+WEIR_INLINE u32 weir_fast_forward(const struct weir_law_params *law, const struct weir_table_params *params,
+				  struct weir_bucket *bucket, u32 way, const struct weir_packet *packet,
+				  const struct weir_key *key, u32 tick, u32 *cycle, u32 *choice)
+{
+	struct weir_law_params fast;
+	struct weir_entry *entry;
+
+	way = weir_fast_bound(way);
+	entry = weir_fast_entry(params, bucket, way, packet, key, tick);
+	weir_fast_params(law, &fast);
+	if (!entry || !weir_fast_law(&fast, &entry->flow, packet))
+		return 0;
+	*cycle = entry->flow.cycle;
+	*choice = weir_law_choice(&fast, &entry->flow);
+	weir_note(bucket, way, packet, tick);
+	return 1;
+}
+
+/* weir_table_reverse() for a packet of an entry at `way`, or 0. */
+WEIR_INLINE u32 weir_fast_reverse(const struct weir_law_params *law, const struct weir_table_params *params,
+				  struct weir_bucket *bucket, u32 way, const struct weir_packet *packet,
+				  const struct weir_key *key, u32 tick)
+{
+	struct weir_law_params fast;
+	struct weir_entry *entry;
+
+	way = weir_fast_bound(way);
+	entry = weir_fast_entry(params, bucket, way, packet, key, tick);
+	weir_fast_params(law, &fast);
+	if (!entry || (packet->kind == WEIR_TCP ? (packet->tcp_flags & (WEIR_SYN | WEIR_FIN | WEIR_RST)) != 0 :
+					(packet->quic_flags & ~WEIR_QUIC_SPIN) != WEIR_QUIC_SHORT))
+		return 0;
+	weir_law_reverse(&fast, &entry->flow, packet);
+	weir_note(bucket, way, packet, tick);
+	return 1;
+}
+
+#endif /* WEIR_FAST_PATH_H */
