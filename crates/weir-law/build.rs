@@ -2,11 +2,13 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=src/native.c");
-    println!("cargo::rerun-if-changed=../../bpf/law.h");
-    println!("cargo::rerun-if-changed=../../bpf/law_state.h");
-    println!("cargo::rerun-if-changed=../../bpf/packet.h");
-    println!("cargo::rerun-if-changed=../../bpf/table.h");
-    println!("cargo::rerun-if-changed=../../bpf/fast_path.h");
+    // Whichever of them the law is spread over.
+    for file in std::fs::read_dir("../../bpf").expect("a checkout has bpf/").flatten().map(|file| file.path())
+    {
+        if file.extension().is_some_and(|kind| kind == "h") {
+            println!("cargo::rerun-if-changed={}", file.display());
+        }
+    }
     cc::Build::new()
         .file("src/native.c")
         .include("../../bpf")

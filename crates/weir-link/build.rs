@@ -27,10 +27,13 @@ fn must<T, E: std::fmt::Display>(name: &str, result: Result<T, E>) {
 }
 
 fn main() {
-    let headers = ["core.h", "crq_maps.h", "fast_path.h", "law.h", "law_state.h", "packet.h", "table.h"];
-    let programs = ["xsk.bpf.c", "crq.bpf.c", "crq_signals.bpf.c", "witness.bpf.c"];
-    for file in headers.iter().chain(&programs) {
-        println!("cargo:rerun-if-changed={SOURCES}/{file}");
+    for name in ["xsk", "crq", "crq_signals", "witness"] {
+        println!("cargo::rerun-if-changed={SOURCES}/{name}.bpf.c");
+    }
+    for file in std::fs::read_dir(SOURCES).expect("a checkout has bpf/").flatten().map(|file| file.path()) {
+        if file.extension().is_some_and(|kind| kind == "h") {
+            println!("cargo::rerun-if-changed={}", file.display());
+        }
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     must("xsk", builder("xsk").build_and_generate(out.join("xsk.skel.rs")));
