@@ -190,12 +190,16 @@ fn find_filter(place: &Place) -> bool {
 /// # Errors
 /// What the kernel said.
 pub fn detach(directory: &Path, place: &Place) -> Result<(), KernelError> {
-    match std::fs::remove_file(place.link(directory)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(KernelError::from_io(format!("taking off {}", place.role.name()), error));
+    let path = place.link(directory);
+    let failed = |error| KernelError::from_io(format!("taking off {}", place.role.name()), error);
+    if let Ok(link) = sys::open(&path) {
+        match sys::detach(link.as_fd()) {
+            // It is off already: by another, or because the interface went.
+            Err(error) if error.raw_os_error() != Some(libc::ENOLINK) => return Err(failed(error)),
+            _ => {}
         }
-        _ => {}
     }
+    remove(&path)?;
     if find(directory, place).is_some() { detach_filter(place) } else { Ok(()) }
 }
 

@@ -62,6 +62,13 @@ pub(super) fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resul
         .map(|_| ())
 }
 
+/// Takes a link off what it is attached to, at once: when its last holder goes, the kernel does so a while later. Tracing
+/// links cannot.
+pub(super) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }).map(drop)
+}
+
 /// Gives an object a name in bpffs.
 pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let text = path_text(path)?;
