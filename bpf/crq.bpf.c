@@ -64,19 +64,13 @@ static __always_inline nanoseconds exact_now(nanoseconds coarse)
 	return config.test_clock ? coarse : bpf_ktime_get_ns();
 }
 
-/* Parses the packet in place. */
-static __always_inline void parse(struct __sk_buff *skb, struct weir_packet *packet)
-{
-	weir_parse((const u8 *)(long)skb->data, (const u8 *)(long)skb->data_end, skb->len, config.start, packet);
-}
-
-/* The same once more after the packet was made linear. Not inline: nearly no packet comes here, and the verifier looks at
- * such a function once and by itself, whatever it is called with. */
-__attribute__((noinline)) int parse_again(struct __sk_buff *skb, struct weir_packet *packet)
+/* Reads the packet's headers. Not inline: the verifier looks at such a function once and by itself, whatever it is called
+ * with, and follows what comes behind once and not for each way through the headers. */
+__attribute__((noinline)) int parse(struct __sk_buff *skb, struct weir_packet *packet)
 {
 	if (!packet)
 		return 0;
-	parse(skb, packet);
+	weir_parse((const u8 *)(long)skb->data, (const u8 *)(long)skb->data_end, skb->len, config.start, packet);
 	return 0;
 }
 
@@ -142,7 +136,7 @@ static __always_inline u32 know(struct __sk_buff *skb, struct weir_packet *packe
 	/* Headers are linear nearly always, and for local TCP they have to be: pulling would copy what a clone shares. */
 	want = missing(skb, packet);
 	if (want && !bpf_skb_pull_data(skb, want))
-		parse_again(skb, packet);
+		parse(skb, packet);
 	weir_count(count, packet, skb->len);
 	return weir_table_wants(SETTING(law), packet, reverse);
 }
@@ -318,13 +312,12 @@ int forward(struct __sk_buff *skb)
 	u32 zero = 0;
 	u64 judged = WEIR_STANDARD_QUEUE;
 	struct weir_local *local = bpf_map_lookup_elem(&counters, &zero);
-	struct weir_packet packet;
 
 	if (!local || is_fast(skb, local, 0))
 		return TC_ACT_UNSPEC;
-	if (know(skb, &packet, &local->counters, 0))
-		judged = judge(skb, &packet, local);
-	send(skb, local, packet.ecn, (u32)(judged >> 1), judged & 1);
+	if (know(skb, &local->packet, &local->counters, 0))
+		judged = judge(skb, &local->packet, local);
+	send(skb, local, local->packet.ecn, (u32)(judged >> 1), judged & 1);
 	return TC_ACT_UNSPEC;
 }
 
@@ -333,10 +326,9 @@ int reverse(struct __sk_buff *skb)
 {
 	u32 zero = 0;
 	struct weir_local *local = bpf_map_lookup_elem(&counters, &zero);
-	struct weir_packet packet;
 
-	if (local && !is_fast(skb, local, 1) && know(skb, &packet, &local->counters, 1))
-		note(skb, &packet, local);
+	if (local && !is_fast(skb, local, 1) && know(skb, &local->packet, &local->counters, 1))
+		note(skb, &local->packet, local);
 	return TC_ACT_UNSPEC;
 }
 

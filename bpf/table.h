@@ -203,6 +203,8 @@ WEIR_INLINE u32 weir_place(const struct weir_table_params *params, const struct 
 			best = rank;
 			place = i;
 		}
+		best = weir_blur(best, bucket->version);
+		place = weir_blur(place, bucket->version);
 	}
 	return place;
 }
@@ -294,7 +296,7 @@ WEIR_INLINE u32 weir_lookup(const struct weir_table_params *params, struct weir_
 			    u32 reverse, u32 tick, struct weir_counters *counters)
 {
 	u16 tag = weir_tag_of(hash);
-	u32 way = weir_way_of(bucket, key, tag);
+	u32 way = weir_blur(weir_way_of(bucket, key, tag), packet->frame_bytes);
 
 	if (way < WEIR_WAYS) {
 		struct weir_entry *entry = &bucket->way[way & (WEIR_WAYS - 1)];
