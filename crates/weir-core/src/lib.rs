@@ -7,6 +7,7 @@
 mod audit;
 mod ecn;
 mod event;
+mod fairness;
 mod histogram;
 mod packet;
 mod random;
@@ -16,6 +17,7 @@ mod units;
 pub use audit::{Audit, AuditReport, FlowCount, RateMeter};
 pub use ecn::Ecn;
 pub use event::{Backlog, DropReason, Event, EventKind, EventSink, Fanout, MarkReason, QueueId};
+pub use fairness::jain;
 pub use histogram::Histogram;
 pub use packet::{CycleId, FlowId, Packet, QueueChoice};
 pub use random::{Random, Seed};

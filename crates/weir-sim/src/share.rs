@@ -176,9 +176,7 @@ impl Shared {
 
     /// Jain's fairness index of the goodputs: 1 for equal ones, 1/n where one flow has all.
     pub fn jain(&self) -> f64 {
-        let bytes = self.flows.iter().map(|flow| flow.bytes as f64);
-        let (sum, squares) = bytes.fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
-        if squares > 0.0 { sum * sum / (self.flows.len() as f64 * squares) } else { 1.0 }
+        weir_core::jain(self.flows.iter().map(|flow| flow.bytes as f64)).unwrap_or(1.0)
     }
 
     /// The time in the queue that a share `quantile` (0 to 1) of the packets did not exceed; at most 1/32 too high.

@@ -22,11 +22,6 @@ fn rates(qdisc: &str) -> Vec<f64> {
     flows.into_iter().zip(before).map(rate).collect()
 }
 
-fn jain(rates: &[f64]) -> f64 {
-    let sum: f64 = rates.iter().sum();
-    sum * sum / (rates.len() as f64 * rates.iter().map(|rate| rate * rate).sum::<f64>())
-}
-
 #[test]
 fn controllers_of_all_kinds_get_equal_rates_behind_fair_queuing() {
     let mut table = String::from("qdisc        jain   util ");
@@ -36,7 +31,10 @@ fn controllers_of_all_kinds_get_equal_rates_behind_fair_queuing() {
     table.push('\n');
     for qdisc in ["bfifo limit 1bdp", "drr", "fq", "fq_codel", "fq_pie", "fq_pie ecn", "cake"] {
         let rates = rates(qdisc);
-        let (jain, used) = (jain(&rates), rates.iter().sum::<f64>() / 60.0 * 1514.0 / 1448.0);
+        let (jain, used) = (
+            weir_core::jain(rates.iter().copied()).unwrap(),
+            rates.iter().sum::<f64>() / 60.0 * 1514.0 / 1448.0,
+        );
         write!(table, "{:11} {jain:.4}  {used:.3}", qdisc.trim_end_matches(" limit 1bdp")).unwrap();
         for rate in &rates {
             write!(table, "  {rate:13.2}").unwrap();
