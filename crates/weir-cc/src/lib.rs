@@ -65,7 +65,7 @@ pub use rfc9002::Rfc9002;
 pub use rtt::Rtt;
 pub use window::{Signal, Window, WindowRule};
 
-use weir_core::{Ecn, Random, Rate, Time};
+use weir_core::{Duration, Ecn, Random, Rate, Time};
 
 /// What a controller is told when it is made.
 #[derive(Clone, Debug)]
@@ -127,6 +127,12 @@ pub trait Controller: Send + Sync {
 
     /// The rate of payload bytes; `None` to send as the window allows.
     fn pacing(&self) -> Option<Rate> {
+        None
+    }
+
+    /// How long a burst of paced packets may last at the rate, if the transport's least number of packets is not longer; `None`
+    /// leaves it to the transport.
+    fn burst(&self) -> Option<Duration> {
         None
     }
 

@@ -8,7 +8,8 @@
 //! | every unmarked packet grows the window, also while reducing: `ai / cwnd`, ai = (rtt / 25 ms)^2 after 500 rounds below 25 ms (`RTT_CONTROL_RATE`), else 1 | the same |
 //! | the integer window follows its fractional one by a step per acknowledgement; each step down ends slow start | the same; slow start moves both |
 //! | a loss halves, and stops growth until recovered | the same |
-//! | pacing at 100 % of window per round trip, 200 % in slow start's first half | the same; bursts are the transport's |
+//! | pacing at 100 % of window per round trip, 200 % in slow start's first half | the same |
+//! | bursts of 2^-12 s at that rate, at least `tcp_min_tso_segs`, 2 (one packet until 2020, and in UDP Prague) | the same; the least number is the transport's |
 //! | 0.7's rate in place of the window when independent of the round trip, 3 % lower and higher in turns | none |
 //! | fallback to classic ECN (off by default), Reno without AccECN | none |
 
@@ -25,6 +26,8 @@ const ONE: u64 = 1 << BITS;
 /// The gain is 1/16.
 const SHIFT: u32 = 4;
 const MINIMUM: u32 = 2;
+/// `prague_burst_shift`: 2^-12 s.
+const BURST: Duration = Duration::from_nanos(1_000_000_000 >> 12);
 /// Above this round-trip time growth is never scaled, in microseconds.
 const MAX_SCALED_US: u64 = 100_000;
 
@@ -228,6 +231,10 @@ impl Controller for Prague {
         let twice = self.window < self.threshold / 2;
         let bits = if twice { bits * 2 } else { bits };
         Some(Rate::from_bits_per_sec(bits.min(u128::from(u64::MAX)) as u64))
+    }
+
+    fn burst(&self) -> Option<Duration> {
+        Some(BURST)
     }
 
     fn ecn(&self) -> EcnUse {

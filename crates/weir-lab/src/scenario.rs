@@ -3,7 +3,9 @@
 //! The same file runs in every world. Unknown keys are errors that name the nearest known one; everything that can be
 //! wrong is found before anything runs.
 
+mod bottleneck;
 mod ends;
+mod flow;
 mod impairment;
 mod path;
 mod workload;
@@ -12,15 +14,16 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use weir_core::{Bytes, Duration, Rate};
+use weir_core::Duration;
 use weir_law::{MainSignal, Params};
 use weir_qdisc::QdiscConfig;
 
 use crate::host::{Hosts, MAX_ADDRESSES};
 use crate::toml_place;
-use crate::traffic::{self, Stack};
 pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
 
+pub use bottleneck::{Bottleneck, RateStep};
+pub use flow::{Direction, Flow, Pattern, Remark};
 pub use impairment::{Jitter, Reorder, Share, TraceFile};
 pub use path::{Link, Reverse};
 
@@ -59,151 +62,6 @@ pub struct Scenario {
     pub measure: Measure,
 }
 
-/// The link, its delay and its queue.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Bottleneck {
-    /// The rate of the link towards the clients, counted in wire bytes (Ethernet header included). With a trace, what the
-    /// queue discipline reckons with: the mean of the trace, if not given.
-    #[serde(default)]
-    pub rate: Rate,
-    /// The round-trip time without queues of flows that name none.
-    pub rtt: Duration,
-    /// The queue discipline: `"bfifo limit 1bdp"`, or a table.
-    pub qdisc: QdiscConfig,
-    /// The share of the round-trip time that lies behind the bottleneck, from it to the client and back: 0.5 as in the
-    /// CRQ paper's testbed, near 0 for an access router. Range 0 to 1.
-    #[serde(default = "half")]
-    pub position: f64,
-    /// Bytes that a late emulator may send back to back to catch up; the default is 4 ms at the rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub burst: Option<Bytes>,
-    /// Bytes per packet that the real link would add to what is counted here.
-    #[serde(default)]
-    pub overhead: u32,
-    /// When the link may send, in place of its rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<TraceFile>,
-    /// By how much the delay from the link to the client varies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<Jitter>,
-    /// Packets that are lost behind the link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loss: Option<Share>,
-    /// Packets that come later than others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reorder: Option<Reorder>,
-    /// The direction to the server: without it, it has neither queue nor rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reverse: Option<Reverse>,
-}
-
-impl Bottleneck {
-    /// A link with defaults but for these.
-    pub fn new(rate: Rate, rtt: Duration, qdisc: QdiscConfig) -> Self {
-        Self {
-            rate,
-            rtt,
-            qdisc,
-            position: half(),
-            burst: None,
-            overhead: 0,
-            trace: None,
-            jitter: None,
-            loss: None,
-            reorder: None,
-            reverse: None,
-        }
-    }
-}
-
-/// One flow, or `count` alike.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Flow {
-    /// What reports call it; by default made of stack and controller.
-    #[serde(default)]
-    pub name: String,
-    /// Who carries it.
-    pub stack: Stack,
-    /// Its congestion control; not for UDP.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub controller: String,
-    /// The server host at which it is; flows that name none share one. For disciplines that share by host.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub server: String,
-    /// The client host at which it is; flows that name none share one.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub client: String,
-    /// The links that it goes over, in the direction to the client; the bottleneck alone if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<Vec<String>>,
-    /// Which way its data goes.
-    #[serde(default)]
-    pub direction: Direction,
-    /// One-way, or the CRQ paper's two-way pattern in which the receiver sends half of the data back.
-    #[serde(default)]
-    pub pattern: Pattern,
-    /// How much it transfers. Without it (and without `duration`) the flow lasts until the others have completed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<Bytes>,
-    /// How long it sends.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Duration>,
-    /// When it starts, from the start of the run.
-    #[serde(default)]
-    pub start: Duration,
-    /// Whether it uses ECN.
-    #[serde(default)]
-    pub ecn: bool,
-    /// Its round-trip time without queues, if it is not the bottleneck's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rtt: Option<Duration>,
-    /// The constant rate of a UDP flow, in wire bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Rate>,
-    /// Segments that the sender hands over as one packet at most; 1 if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gso: Option<u32>,
-    /// The window to begin with, in packets; 10 if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub initial_window: Option<u32>,
-    /// An acknowledgement for this many packets; 2 if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ack_every: Option<u32>,
-    /// The longest that a packet waits for an acknowledgement; 40 ms with TCP and 25 ms with QUIC if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ack_delay: Option<Duration>,
-    /// What comes within this time is acknowledged together; nothing if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gro: Option<Duration>,
-    /// How many such flows.
-    #[serde(default = "one_flow")]
-    pub count: u32,
-}
-
-/// Which way data goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// From server to client, through the bottleneck's queue.
-    #[default]
-    Down,
-    /// From client to server; its acknowledgements share the queue.
-    Up,
-}
-
-/// A traffic pattern.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pattern {
-    /// Data one way, acknowledgements the other: "(u)" in the CRQ paper.
-    #[default]
-    OneWay,
-    /// The receiver mirrors half of what it gets: "(b)" in the CRQ paper.
-    TwoWay,
-}
-
 /// What to measure and for how long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -235,16 +93,12 @@ fn is_off(flag: &bool) -> bool {
     !flag
 }
 
-fn one() -> u64 {
-    1
-}
-
-fn one_flow() -> u32 {
-    1
-}
-
 fn half() -> f64 {
     0.5
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// A scenario that cannot run; the message names the place and the remedy.
@@ -306,7 +160,11 @@ impl Scenario {
             message: with_nearest_key(&error.to_string()),
         })?;
         let folder = Path::new(path).parent().unwrap_or(Path::new(""));
-        let checked = scenario.read_traces(folder).and_then(|()| scenario.check());
+        let checked = scenario.read_traces(folder).and_then(|()| {
+            let end = scenario.end();
+            scenario.bottleneck.take_mean_rate(end);
+            scenario.check()
+        });
         checked.map_err(|(key, message)| ScenarioError::Value {
             path: path.to_owned(),
             line: toml_place::line_of(text, &key),
@@ -398,18 +256,7 @@ impl Scenario {
     pub(crate) fn check(&self) -> Result<(), (String, String)> {
         let fail = |key: &str, message: String| Err((key.to_owned(), message));
         let bottleneck = &self.bottleneck;
-        if bottleneck.rate.bits_per_sec() < 1_000 {
-            return fail("bottleneck.rate", path::too_slow(bottleneck.rate));
-        }
-        if !(0.0..=1.0).contains(&bottleneck.position) {
-            return fail(
-                "bottleneck.position",
-                "must lie between 0 (at the client) and 1 (at the server)".to_owned(),
-            );
-        }
-        if bottleneck.burst.is_some_and(|burst| burst.0 < FULL_PACKET) {
-            return fail("bottleneck.burst", format!("must hold at least one packet of {FULL_PACKET} bytes"));
-        }
+        bottleneck.check().map_err(|(key, message)| (format!("bottleneck.{key}"), message))?;
         if let Err(error) = bottleneck.qdisc.build(&self.build_context(0)) {
             return fail("bottleneck.qdisc", error.to_string());
         }
@@ -464,6 +311,19 @@ impl Scenario {
             || self.workloads.iter().any(Workload::has_end)
     }
 
+    /// When it is over at the latest, if all goes as its times say: what has no duration may need all of the timeout.
+    fn end(&self) -> Duration {
+        let timeout = self.measure.timeout;
+        let flows = self.flows.iter().filter_map(|flow| match (flow.bytes, flow.duration) {
+            (Some(_), _) => Some(timeout),
+            (None, duration) => duration.map(|duration| flow.start + duration),
+        });
+        let workloads = self.workloads.iter().filter(|workload| workload.has_end());
+        let workloads =
+            workloads.map(|workload| workload.duration.map_or(timeout, |duration| workload.start + duration));
+        flows.chain(workloads).max().map_or(timeout, |end| end.min(timeout))
+    }
+
     /// What a queue discipline must know to be built for the run of that number.
     pub fn build_context(&self, run: u64) -> weir_qdisc::config::BuildContext {
         weir_qdisc::config::BuildContext {
@@ -472,100 +332,6 @@ impl Scenario {
             mtu: FULL_PACKET as u32,
             seed: weir_core::Seed { seed: self.seed, run },
         }
-    }
-}
-
-impl Flow {
-    /// An endless flow without a controller and with all defaults.
-    pub fn of(stack: Stack) -> Self {
-        Self {
-            server: String::new(),
-            client: String::new(),
-            name: String::new(),
-            stack,
-            controller: String::new(),
-            path: None,
-            direction: Direction::default(),
-            pattern: Pattern::default(),
-            bytes: None,
-            duration: None,
-            start: Duration::ZERO,
-            ecn: false,
-            rtt: None,
-            rate: None,
-            gso: None,
-            initial_window: None,
-            ack_every: None,
-            ack_delay: None,
-            gro: None,
-            count: 1,
-        }
-    }
-
-    fn default_name(&self) -> String {
-        match self.stack {
-            Stack::Udp => "UDP".to_owned(),
-            Stack::Tcp => format!("TCP {}", self.controller),
-            Stack::Quic => format!("QUIC {}", self.controller),
-        }
-    }
-
-    /// What errors call it.
-    pub(crate) fn label(&self) -> String {
-        if self.name.is_empty() { self.default_name() } else { self.name.clone() }
-    }
-
-    fn check(&self) -> Result<(), (String, String)> {
-        let fail = |key: &str, message: String| Err((key.to_owned(), message));
-        if self.count == 0 {
-            return fail("count", "must be at least 1".to_owned());
-        }
-        if self.bytes.is_some_and(|bytes| bytes.0 == 0) {
-            return fail("bytes", "must be more than 0".to_owned());
-        }
-        if self.duration == Some(Duration::ZERO) {
-            return fail("duration", "must be above 0".to_owned());
-        }
-        self.check_ends()?;
-        if self.stack == Stack::Udp {
-            if self.rate.is_none_or(|rate| rate.bits_per_sec() == 0) {
-                return fail("rate", "a UDP flow needs a rate above 0, such as 50mbit".to_owned());
-            }
-            if !self.controller.is_empty() {
-                return fail("controller", "UDP has none; remove the key or use stack = \"quic\"".to_owned());
-            }
-            if self.pattern == Pattern::TwoWay {
-                return fail("pattern", "only TCP flows can be two-way".to_owned());
-            }
-            return Ok(());
-        }
-        if self.rate.is_some() {
-            return fail(
-                "rate",
-                "only UDP flows have a rate; TCP and QUIC are governed by their controller".to_owned(),
-            );
-        }
-        if self.stack == Stack::Quic && self.pattern == Pattern::TwoWay {
-            return fail("pattern", "only TCP flows can be two-way".to_owned());
-        }
-        if self.controller.is_empty() {
-            return fail("controller", "is missing; give one such as \"cubic\"".to_owned());
-        }
-        // World sim has more of them; the others refuse those before anything runs.
-        match self.real_controller() {
-            Err(message) if weir_cc::find(&self.controller).is_err() => fail("controller", message),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether this host's stacks have the controller; the error names the nearest that they have.
-    pub(crate) fn real_controller(&self) -> Result<(), String> {
-        if self.stack == Stack::Udp
-            || (self.stack == Stack::Tcp && traffic::kernel_has_controller(&self.controller))
-        {
-            return Ok(());
-        }
-        traffic::find_controller(self.stack, &self.controller).map(|_| ()).map_err(|error| error.to_string())
     }
 }
 

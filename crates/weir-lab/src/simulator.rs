@@ -199,7 +199,12 @@ fn spec(
     };
     // As in the other worlds, a server has one address for flows with ECN and one for those without.
     let server = 1 + 2 * server + usize::from(flow.ecn);
-    Ok(FlowSpec::new(kind, path, rtt)?
+    let made = FlowSpec::new(kind, path, rtt)?;
+    let made = match flow.remark {
+        Some(remark) => made.remark(remark.codepoint()),
+        None => made,
+    };
+    Ok(made
         .hosts([server as u16, 1 + client as u16])
         .ecn(flow.ecn)
         .ends(flow.end_options())

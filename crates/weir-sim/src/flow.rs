@@ -63,6 +63,7 @@ pub struct FlowSpec {
     pub(crate) amount: Amount,
     pub(crate) loss: f64,
     pub(crate) mark: f64,
+    pub(crate) remark: Option<Ecn>,
     pub(crate) up: bool,
     pub(crate) two_way: bool,
     pub(crate) window: u64,
@@ -137,6 +138,7 @@ impl FlowSpec {
             amount: Amount::Endless,
             loss: 0.0,
             mark: 0.0,
+            remark: None,
             up: false,
             two_way: false,
             window: u64::MAX,
@@ -209,6 +211,12 @@ impl FlowSpec {
         Self { mark, ..self }
     }
 
+    /// A box on the path gives all packets this codepoint before they come to the first link, whatever the ends make of it.
+    #[must_use]
+    pub fn remark(self, codepoint: Ecn) -> Self {
+        Self { remark: Some(codepoint), ..self }
+    }
+
     /// Data goes against the direction of the links; acknowledgements go with it.
     #[must_use]
     pub fn up(self, up: bool) -> Self {
@@ -234,7 +242,7 @@ impl FlowSpec {
             _ if !self.two_way => Ok(None),
             Kind::Tcp(_) => {
                 let half = Self { two_way: false, amount: Amount::Endless, ..self.again() };
-                Ok(Some(Self { loss: 0.0, mark: 0.0, ..half }))
+                Ok(Some(Self { loss: 0.0, mark: 0.0, remark: None, ..half }))
             }
             Kind::Quic(_) | Kind::Datagrams(_) => Err(SpecError::TwoWay),
         }
@@ -343,6 +351,7 @@ pub(crate) struct Flow {
     pub(crate) start: Time,
     pub(crate) loss: f64,
     pub(crate) mark: f64,
+    pub(crate) remark: Option<Ecn>,
     pub(crate) header: u32,
     /// Segments that it hands over as one packet at most.
     pub(crate) gso: u16,
@@ -399,6 +408,8 @@ impl Flow {
                 recovery,
                 feedback: receiver.feedback,
                 burst: Duration::from_millis(1),
+                min_burst: spec.ends.min_burst.max(1),
+                max_rate: spec.ends.max_rate,
                 ack_delay: receiver.delay,
                 window: spec.window,
             };
@@ -431,6 +442,7 @@ impl Flow {
             start: Time::ZERO + spec.start,
             loss: spec.loss,
             mark: spec.mark,
+            remark: spec.remark,
             header,
             gso: spec.ends.gso.clamp(1, LARGEST_GSO),
             heard: Time::ZERO,

@@ -6,6 +6,8 @@ use weir_core::{Duration, Packet, Rate, Seed, Time};
 use weir_qdisc::{BuildContext, ConfigError, Qdisc, QdiscConfig};
 
 use crate::impairment::Impairment;
+use crate::replay::Replay;
+use crate::steps::RateSteps;
 use crate::trace::{Schedule, Trace};
 
 /// A link of a network, in one direction.
@@ -31,6 +33,8 @@ pub struct HopSpec {
     overhead: u32,
     delay: Duration,
     trace: Option<Arc<Trace>>,
+    steps: Option<RateSteps>,
+    replay_window: Option<u32>,
     impairment: Impairment,
 }
 
@@ -50,6 +54,8 @@ impl HopSpec {
             overhead: 0,
             delay: Duration::ZERO,
             trace: None,
+            steps: None,
+            replay_window: None,
             impairment: Impairment::default(),
         })
     }
@@ -73,6 +79,19 @@ impl HopSpec {
         Self { trace: Some(trace), ..self }
     }
 
+    /// Sends at these rates by turns. The link's own rate is then only what the discipline reckons with.
+    #[must_use]
+    pub fn steps(self, steps: RateSteps) -> Self {
+        Self { steps: Some(steps), ..self }
+    }
+
+    /// All packets go through one tunnel, from before the queue to behind the link, whose end loses those that come out so many
+    /// packets behind the newest or more (anti-replay, RFC 4303 section 3.4.3).
+    #[must_use]
+    pub fn replay_window(self, packets: u32) -> Self {
+        Self { replay_window: Some(packets), ..self }
+    }
+
     /// What happens to packets on the link.
     #[must_use]
     pub fn impairment(self, impairment: Impairment) -> Self {
@@ -89,7 +108,7 @@ pub struct HopReport {
     pub bytes: u64,
     /// Time spent sending. Of a link with a trace: none.
     pub busy: Duration,
-    /// Packets that left and were lost on the link.
+    /// Packets that left and were lost on the link, or were refused by the end of a tunnel.
     pub lost: u64,
     /// Packets that were lost on the way back, if there is no queue.
     pub lost_back: u64,
@@ -107,6 +126,8 @@ pub(crate) struct Opportunities {
 pub(crate) struct Hop {
     pub(crate) qdisc: Box<dyn Qdisc>,
     pub(crate) rate: Rate,
+    /// Its rates by turns, if it has not one for good.
+    pub(crate) steps: Option<Box<RateSteps>>,
     /// Of a nanosecond, kept so that the rate does not drift.
     pub(crate) remainder: u64,
     pub(crate) transmitting: Option<Packet>,
@@ -116,6 +137,8 @@ pub(crate) struct Hop {
     pub(crate) overhead: u32,
     pub(crate) delay: Duration,
     pub(crate) impairment: Impairment,
+    /// The tunnel that all packets go through.
+    pub(crate) replay: Option<Box<Replay>>,
     pub(crate) opportunities: Option<Box<Opportunities>>,
     /// The queue of the other direction.
     pub(crate) back: Option<HopId>,
@@ -129,6 +152,7 @@ impl Hop {
         Ok(Self {
             qdisc: spec.qdisc.build(&context)?,
             rate: spec.rate,
+            steps: spec.steps.clone().map(Box::new),
             remainder: 0,
             transmitting: None,
             held: Time::MAX,
@@ -136,6 +160,7 @@ impl Hop {
             overhead: spec.overhead,
             delay: spec.delay,
             impairment: spec.impairment,
+            replay: spec.replay_window.map(|window| Box::new(Replay::new(window))),
             opportunities: spec.trace.as_ref().map(|trace| {
                 let schedule = Schedule::new(Arc::clone(trace));
                 Box::new(Opportunities { schedule, left: 0, awaited: false })

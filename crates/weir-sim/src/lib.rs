@@ -24,8 +24,10 @@ mod hop;
 mod impairment;
 mod network;
 mod observer;
+mod replay;
 mod route;
 pub mod share;
+mod steps;
 mod trace;
 mod workload;
 
@@ -36,5 +38,6 @@ pub use impairment::Impairment;
 pub use network::Network;
 pub use observer::{Carried, Observer, Opening, Way};
 pub use share::{Share, ShareError, Shared};
+pub use steps::{RateSteps, StepsError};
 pub use trace::{OPPORTUNITY_BYTES, Trace, TraceError};
 pub use workload::{Pattern, Request, Size, Span, WorkloadId, WorkloadReport, WorkloadSpec};

@@ -186,6 +186,8 @@ fn all_of_it_gives_the_same_bytes_again() {
         let ends = EndOptions {
             gso: 12,
             initial_window: 20,
+            min_burst: 3,
+            max_rate: Some("20mbit".parse().unwrap()),
             ack_every: Some(6),
             ack_delay: Some(ms(5)),
             gro: Duration::from_micros(400),

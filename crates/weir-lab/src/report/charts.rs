@@ -110,7 +110,9 @@ impl Frame {
             let size = gather(bins(run), RATE_POINTS);
             let flow =
                 |bins: &Vec<FlowBin>| largest(&mut rates(bins, run.series.interval_s, size).into_iter());
-            let link = run.meta.scenario.bottleneck.rate.bits_per_sec() as f64;
+            let end_s = bins(run) as f64 * run.series.interval_s;
+            let link =
+                largest(&mut run.meta.scenario.bottleneck.rate_spans(end_s).into_iter().map(|span| span.2));
             largest(&mut run.series.flows.iter().map(flow)).max(link)
         }));
         Self {
@@ -227,8 +229,9 @@ impl Frame {
         if unnamed > 0 {
             named.insert(0, (&others_name, REST, others));
         }
-        let link = result.meta.scenario.bottleneck.rate.bits_per_sec() as f64 / 1e6;
-        marks.push(Mark::Rule { colour: MUTED, from: 0.0, to: self.end_s, y: link });
+        for (from, to, bps) in result.meta.scenario.bottleneck.rate_spans(self.end_s) {
+            marks.push(Mark::Rule { colour: MUTED, from, to, y: bps / 1e6 });
+        }
         for (_, colour, rates) in &named {
             // A flow's line begins and ends with its traffic.
             let first = rates.iter().position(|rate| *rate > 0.0).unwrap_or(rates.len());

@@ -34,30 +34,27 @@ pub(super) fn score(value: f64) -> String {
     format!("{sign}{:.2}", value.abs())
 }
 
-/// Seconds from the first to the last bin in which the bottleneck carried anything.
-fn busy_s(result: &RunResult) -> f64 {
-    let busy = |index: &usize| {
+/// The first and the last second, from the start, in which the bottleneck carried anything.
+fn busy(result: &RunResult) -> Option<(f64, f64)> {
+    let carries = |index: &usize| {
         result.series.flows.iter().any(|bins| bins.get(*index).is_some_and(|bin| bin.departed_bytes > 0))
     };
     let bins = charts::bins(result);
-    match ((0..bins).find(busy), (0..bins).rfind(busy)) {
-        (Some(first), Some(last)) => (last + 1 - first) as f64 * result.series.interval_s,
-        _ => 0.0,
-    }
+    let interval = result.series.interval_s;
+    let (first, last) = (0..bins).find(carries).zip((0..bins).rfind(carries))?;
+    Some((first as f64 * interval, (last + 1) as f64 * interval))
 }
 
 /// The share of the link's capacity that was used while anything was sent.
 pub(crate) fn utilisation(result: &RunResult) -> Option<f64> {
     let bytes: u64 = result.queues.iter().map(|queue| queue.departed_bytes).sum();
-    let capacity = result.meta.scenario.bottleneck.rate.bits_per_sec() as f64 * busy_s(result);
-    (capacity > 0.0).then(|| bytes as f64 * 8.0 / capacity)
+    let (from, to) = busy(result)?;
+    Some(bytes as f64 * 8.0 / (result.meta.scenario.bottleneck.mean_bps(from, to) * (to - from)))
 }
 
-/// Jain's fairness index of the flows' goodput: 1 if all are equal, 1/n if one has all.
+/// Jain's fairness index of the flows' goodput.
 pub(crate) fn jain(result: &RunResult) -> Option<f64> {
-    let rates = || result.flows.iter().map(|flow| flow.goodput_bps);
-    let (sum, squares) = (rates().sum::<f64>(), rates().map(|rate| rate * rate).sum::<f64>());
-    (result.flows.len() > 1 && squares > 0.0).then(|| sum * sum / squares / result.flows.len() as f64)
+    weir_core::jain(result.flows.iter().map(|flow| flow.goodput_bps))
 }
 
 fn offered_and_lost(result: &RunResult) -> (u64, u64, u64) {

@@ -12,11 +12,18 @@ const LONGEST_ACK_DELAY: Duration = Duration::from_millis(500);
 const LONGEST_GRO: Duration = Duration::from_millis(100);
 
 impl Flow {
+    /// The keys that are given of what only the simulator's ends, or its paths, can do.
+    fn given_of_simulator(&self) -> impl Iterator<Item = &'static str> {
+        self.given_ends().chain(self.remark.map(|_| "remark"))
+    }
+
     /// The keys of the two ends that are given.
     fn given_ends(&self) -> impl Iterator<Item = &'static str> {
         let keys = [
             ("gso", self.gso.is_some()),
             ("initial_window", self.initial_window.is_some()),
+            ("max_rate", self.max_rate.is_some()),
+            ("min_burst", self.min_burst.is_some()),
             ("ack_every", self.ack_every.is_some()),
             ("ack_delay", self.ack_delay.is_some()),
             ("gro", self.gro.is_some()),
@@ -34,6 +41,12 @@ impl Flow {
         }
         if self.initial_window == Some(0) {
             return fail("initial_window", "must be at least 1 packet".to_owned());
+        }
+        if self.min_burst == Some(0) {
+            return fail("min_burst", "must be at least 1 packet".to_owned());
+        }
+        if self.max_rate.is_some_and(|rate| rate.bits_per_sec() == 0) {
+            return fail("max_rate", "must be above 0, such as 40mbit".to_owned());
         }
         if self.ack_every == Some(0) {
             return fail("ack_every", "must be at least 1 packet".to_owned());
@@ -56,6 +69,8 @@ impl Flow {
         EndOptions {
             gso: self.gso.map_or(usual.gso, |segments| segments as u16),
             initial_window: self.initial_window.unwrap_or(usual.initial_window),
+            min_burst: self.min_burst.unwrap_or(usual.min_burst),
+            max_rate: self.max_rate,
             ack_every: self.ack_every,
             ack_delay: self.ack_delay,
             gro: self.gro.unwrap_or(usual.gro),
@@ -66,8 +81,9 @@ impl Flow {
 impl Scenario {
     /// What only world `sim` can do of what is asked for: the key, as [`said`](Self::said) takes it.
     pub(crate) fn needs_simulator(&self) -> Option<String> {
-        let of_flow =
-            |(index, flow): (usize, &Flow)| flow.given_ends().next().map(|key| format!("flow.{index}.{key}"));
+        let of_flow = |(index, flow): (usize, &Flow)| {
+            flow.given_of_simulator().next().map(|key| format!("flow.{index}.{key}"))
+        };
         let workload = || (!self.workloads.is_empty()).then(|| "workload.0".to_owned());
         let trace = || self.measure.trace.then(|| "measure.trace".to_owned());
         let ends = || self.flows.iter().enumerate().find_map(of_flow);

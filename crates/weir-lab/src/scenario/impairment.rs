@@ -108,7 +108,7 @@ impl fmt::Display for Reorder {
     }
 }
 
-fn time(word: Option<&str>, text: &str, what: &str, example: &str) -> Result<Duration, String> {
+pub(super) fn time(word: Option<&str>, text: &str, what: &str, example: &str) -> Result<Duration, String> {
     let word =
         word.ok_or_else(|| format!("'{text}' is not a {what}; the time is missing; give {example}"))?;
     word.parse().map_err(|error| format!("'{text}' is not a {what}: {error}; give {example}"))
@@ -132,6 +132,7 @@ macro_rules! as_text {
         }
     )*};
 }
+pub(super) use as_text;
 as_text!(Share, Jitter, Reorder);
 
 /// The impairments that three keys of a link name.

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use weir_core::{Duration, Rate};
 use weir_qdisc::QdiscConfig;
-use weir_sim::{HopSpec, Impairment};
+use weir_sim::{HopSpec, Impairment, RateSteps};
 
 use super::impairment::{Jitter, Reorder, Share, TraceFile, impairment};
 use super::{Flow, Scenario, Workload};
@@ -77,6 +77,8 @@ struct Side<'a> {
     name: String,
     rate: Rate,
     trace: Option<&'a TraceFile>,
+    steps: Option<RateSteps>,
+    replay_window: Option<u32>,
     qdisc: Option<&'a QdiscConfig>,
     overhead: u32,
     delay: Duration,
@@ -108,8 +110,13 @@ impl Side<'_> {
         let built = HopSpec::new(self.rate, qdisc.clone(), rtt)
             .map_err(|error| (format!("{}.qdisc", self.key), error.to_string()))?;
         let built = built.overhead(self.overhead).delay(self.delay).impairment(self.impairment);
-        Ok(Some(match self.trace.and_then(TraceFile::trace) {
-            Some(trace) => built.trace(trace.clone()),
+        let built = match (self.trace.and_then(TraceFile::trace), &self.steps) {
+            (Some(trace), _) => built.trace(trace.clone()),
+            (None, Some(steps)) => built.steps(steps.clone()),
+            (None, None) => built,
+        };
+        Ok(Some(match self.replay_window {
+            Some(packets) => built.replay_window(packets),
             None => built,
         }))
     }
@@ -145,6 +152,8 @@ impl Reverse {
             name,
             rate: self.rate.or(mean).unwrap_or_default(),
             trace: self.trace.as_ref(),
+            steps: None,
+            replay_window: None,
             qdisc: self.qdisc.as_ref(),
             overhead,
             delay,
@@ -203,6 +212,8 @@ impl Scenario {
             name: BOTTLENECK.to_owned(),
             rate: bottleneck.rate,
             trace: bottleneck.trace.as_ref(),
+            steps: bottleneck.rate_steps().ok().flatten(),
+            replay_window: bottleneck.replay_window,
             qdisc: Some(&bottleneck.qdisc),
             overhead: bottleneck.overhead,
             delay: Duration::ZERO,
@@ -217,6 +228,8 @@ impl Scenario {
                 name: link.name.clone(),
                 rate: link.rate,
                 trace: link.trace.as_ref(),
+                steps: None,
+                replay_window: None,
                 qdisc: Some(&link.qdisc),
                 overhead: 0,
                 delay: link.delay,
@@ -390,6 +403,8 @@ impl Scenario {
             ("loss", bottleneck.loss.is_some()),
             ("reorder", bottleneck.reorder.is_some()),
             ("trace", bottleneck.trace.is_some()),
+            ("rates", !bottleneck.rates.is_empty()),
+            ("replay_window", bottleneck.replay_window.is_some()),
             ("reverse", bottleneck.reverse.is_some()),
         ];
         let given = keys.into_iter().find(|(_, given)| *given).map(|(key, _)| format!("{BOTTLENECK}.{key}"));

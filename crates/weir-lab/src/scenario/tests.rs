@@ -56,6 +56,8 @@ fn errors_name_the_place_and_the_remedy() {
         ("bytes = \"10mb\"", "", "no flow has 'bytes' or 'duration'"),
         ("count = 2", "gso = 46", "gso: must lie between 1 and 45"),
         ("count = 2", "initial_window = 0", "initial_window: must be at least 1"),
+        ("count = 2", "min_burst = 0", "min_burst: must be at least 1"),
+        ("count = 2", "max_rate = \"0mbit\"", "max_rate: must be above 0"),
         ("count = 2", "ack_every = 0", "ack_every: must be at least 1"),
         ("count = 2", "ack_delay = \"1s\"", "ack_delay: must be at most 500ms"),
         ("count = 2", "gro = \"1s\"", "gro: must be at most 100ms"),
@@ -73,6 +75,20 @@ fn errors_name_the_place_and_the_remedy() {
             "bottleneck.reverse.qdisc: crq asks the law",
         ),
         ("limit 1bdp\"", "limit 1bdp\"\nreverse.delay = \"1ms\"", "unknown field `delay`"),
+        ("limit 1bdp\"", "limit 1bdp\"\nrates = [\"5mbit 2s\"]", "give 50mbit for 20s"),
+        (
+            "limit 1bdp\"",
+            "limit 1bdp\"\nrates = [\"5mbit\", \"1mbit\"]",
+            "bottleneck.rates: rate 1 holds for ever",
+        ),
+        ("limit 1bdp\"", "limit 1bdp\"\nrates = [\"5bit\"]", "bottleneck.rates: 5bit is below 1kbit"),
+        (
+            "limit 1bdp\"",
+            "limit 1bdp\"\nrates = [\"5mbit\"]\ntrace = \"x\"",
+            "bottleneck.trace: cannot read x",
+        ),
+        ("limit 1bdp\"", "limit 1bdp\"\nreplay_window = 0", "bottleneck.replay_window: must be at least 1"),
+        ("count = 2", "remark = \"ect2\"", "did you mean `ect"),
         ("count = 2", "path = [\"core\"]", "path: there is no link 'core'; there are bottleneck"),
         ("count = 2", "path = []", "path: is empty; name at least one link"),
         ("count = 2", "path = [\"bottleneck\", \"bottleneck\"]", "'bottleneck' is named twice"),
@@ -108,6 +124,18 @@ fn errors_name_the_place_and_the_remedy() {
         let message = error(|good| good.replacen(from, to, 1));
         assert!(message.contains(says), "{from} -> {to}: {message}");
     }
+}
+
+#[test]
+fn rates_by_turns_read_and_write_and_have_a_mean() {
+    let rates = "rates = [\"50mbit for 20s\", \"10mbit for 20s\"]";
+    let good = GOOD.replace("rate = \"100mbit\"", rates).replace("bytes = \"10mb\"", "duration = \"30s\"");
+    let scenario = Scenario::parse(&good, "x.toml").unwrap();
+    // 20 s of the one and 10 s of the other.
+    assert_eq!(scenario.bottleneck.rate.bits_per_sec(), 36_666_667);
+    assert_eq!(scenario.needs_simulator().as_deref(), Some("bottleneck.rates"));
+    let again = Scenario::parse(&toml::to_string(&scenario).unwrap(), "y.toml").unwrap();
+    assert_eq!(scenario, again);
 }
 
 #[test]

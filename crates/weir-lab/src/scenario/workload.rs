@@ -29,6 +29,9 @@ pub struct Workload {
     /// Whether its connections use ECN.
     #[serde(default)]
     pub ecn: bool,
+    /// The window that each connection begins with, in packets; 10 if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u32>,
     /// Round-trip time without queues, if it is not the bottleneck's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Duration>,
@@ -288,6 +291,7 @@ impl Workload {
             ecn: self.ecn,
             rtt: self.rtt,
             rate: self.rate,
+            initial_window: self.initial_window,
             ..Flow::of(self.stack)
         }
     }

@@ -105,16 +105,16 @@ impl Row {
         let sum = |part: fn(&QueueBin) -> u32| all.iter().map(|bin| u64::from(part(bin))).sum::<u64>() as f64;
         let (dropped, marked) = (sum(|bin| bin.dropped), sum(|bin| bin.marked));
         let offered = (departed as f64 + dropped).max(1.0);
-        let elastic: Vec<f64> = result
+        let elastic = result
             .flows
             .iter()
             .zip(&flows)
             .zip(result.meta.scenario.expanded_flows())
             .filter(|((flow, _), _)| flow.stack != "udp" && flow.wanted_bytes.is_none())
             .filter(|(_, asked)| asked.direction == Direction::Down)
-            .map(|((_, row), _)| row.rate_bps)
-            .collect();
-        let rate = result.meta.scenario.bottleneck.rate.bits_per_sec() as f64;
+            .map(|((_, row), _)| row.rate_bps);
+        let began = skip as f64 * interval;
+        let rate = result.meta.scenario.bottleneck.mean_bps(began, began + span);
         Self {
             section: section.to_owned(),
             title: title.to_owned(),
@@ -122,7 +122,7 @@ impl Row {
             failed: None,
             utilisation: flows.iter().map(|flow| flow.rate_bps).sum::<f64>() / rate,
             delay_mean_ms: mean_ms(&all),
-            jain: (elastic.len() > 1).then(|| jain(&elastic)),
+            jain: weir_core::jain(elastic),
             dropped: dropped / offered,
             marked: marked / offered,
             queues: result
@@ -151,13 +151,6 @@ fn mean_ms(bins: &[QueueBin]) -> f64 {
     sojourn as f64 / departed.max(1) as f64 / 1e6
 }
 
-/// Jain's fairness index (Jain, Chiu, Hawe 1984): 1 for equal rates, 1/n where one has all.
-fn jain(rates: &[f64]) -> f64 {
-    let (sum, squares) =
-        rates.iter().fold((0.0, 0.0), |(sum, squares), rate| (sum + rate, squares + rate * rate));
-    if squares > 0.0 { sum * sum / (rates.len() as f64 * squares) } else { 1.0 }
-}
-
 fn seconds(queues: &[Vec<QueueBin>], flows: &[Vec<FlowBin>], skip: usize, interval: f64) -> Vec<Second> {
     let step = ((1.0 / interval).round() as usize).max(1);
     let bins = queues.iter().map(Vec::len).max().unwrap_or(0);
@@ -176,13 +169,7 @@ fn seconds(queues: &[Vec<QueueBin>], flows: &[Vec<FlowBin>], skip: usize, interv
 
 #[cfg(test)]
 mod tests {
-    use super::{FlowBin, QueueBin, jain, seconds};
-
-    #[test]
-    fn jains_index_is_one_for_equals_and_a_share_for_one() {
-        assert_eq!(jain(&[3.0, 3.0, 3.0]), 1.0);
-        assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), 0.25);
-    }
+    use super::{FlowBin, QueueBin, seconds};
 
     #[test]
     fn a_second_holds_the_bins_of_all_queues_and_flows() {

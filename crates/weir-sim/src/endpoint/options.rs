@@ -1,6 +1,6 @@
 //! What a user may set at the two ends of a flow.
 
-use weir_core::Duration;
+use weir_core::{Duration, Rate};
 
 use super::receiver::ReceiverConfig;
 
@@ -11,6 +11,10 @@ pub struct EndOptions {
     pub gso: u16,
     /// The window to begin with, in packets; 10 by RFC 6928.
     pub initial_window: u32,
+    /// Packets that a paced burst has at least (`net.ipv4.tcp_min_tso_segs`): 2.
+    pub min_burst: u32,
+    /// The sender paces its payload at no more than this, whatever its controller asks for (`SO_MAX_PACING_RATE`).
+    pub max_rate: Option<Rate>,
     /// An acknowledgement for this many packets, if not for two.
     pub ack_every: Option<u32>,
     /// The longest that a packet waits for an acknowledgement, if not as long as usual: 40 ms with TCP, 25 ms with QUIC.
@@ -21,7 +25,15 @@ pub struct EndOptions {
 
 impl Default for EndOptions {
     fn default() -> Self {
-        Self { gso: 1, initial_window: 10, ack_every: None, ack_delay: None, gro: Duration::ZERO }
+        Self {
+            gso: 1,
+            initial_window: 10,
+            min_burst: 2,
+            max_rate: None,
+            ack_every: None,
+            ack_delay: None,
+            gro: Duration::ZERO,
+        }
     }
 }
 

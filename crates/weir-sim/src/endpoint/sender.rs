@@ -8,12 +8,12 @@
 //! | probe timeouts SRTT + max(4 RTTVAR, 1 ms) + max_ack_delay, doubling; persistent congestion after three (RFC 9002 sections 6.2, 7.6) | the same for QUIC |
 //! | retransmissions before new data, the oldest first (`tcp_verify_retransmit_hint`) | the same |
 //! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest |
-//! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`] |
+//! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`], [`SenderConfig::min_burst`]; Prague says 0.24 ms |
 
 use std::collections::VecDeque;
 
 use weir_cc::{Ack, Controller, Count, Delivery, EcnUse, LossSample, Rtt, Sent};
-use weir_core::{Duration, Ecn, Time};
+use weir_core::{Duration, Ecn, Rate, Time};
 
 use super::frame::{AckFrame, Data};
 use super::receiver::Feedback;
@@ -41,8 +41,12 @@ pub struct SenderConfig {
     pub recovery: Recovery,
     /// How the receiver tells marks.
     pub feedback: Feedback,
-    /// With pacing: a burst lasts this long at the rate, but holds at least two packets and at most 64 kB.
+    /// With pacing, unless the controller says how long: a burst lasts this long at the rate, up to 64 kB.
     pub burst: Duration,
+    /// Packets that a burst has at least.
+    pub min_burst: u32,
+    /// The sender paces at no more than this.
+    pub max_rate: Option<Rate>,
     /// The receiver's longest delay of acknowledgements, which probes wait for (QUIC).
     pub ack_delay: Duration,
     /// Payload bytes that the receiver has room for.
@@ -218,17 +222,21 @@ impl Sender {
         Some(self.transmit(now, sequence, bytes, true))
     }
 
+    /// The rate at which it paces payload.
+    fn pacing(&self) -> Option<Rate> {
+        self.controller.pacing().into_iter().chain(self.config.max_rate).min()
+    }
+
     /// Whether pacing lets `bytes` go now.
     fn pace(&mut self, now: Time, bytes: u32) -> bool {
-        let Some(rate) = self.controller.pacing() else { return true };
+        let Some(rate) = self.pacing() else { return true };
         if self.burst_left < u64::from(bytes) {
             if now < self.next_send {
                 return false;
             }
-            let burst = rate
-                .bytes_in(self.config.burst)
-                .0
-                .clamp(2 * u64::from(self.config.mss), LARGEST_BURST.max(2 * u64::from(self.config.mss)));
+            let lasts = self.controller.burst().unwrap_or(self.config.burst);
+            let least = u64::from(self.config.min_burst) * u64::from(self.config.mss);
+            let burst = rate.bytes_in(lasts).0.clamp(least, LARGEST_BURST.max(least));
             self.burst_left = burst;
             // The next burst may begin when this one would have ended at the rate.
             self.next_send = now;
@@ -271,7 +279,7 @@ impl Sender {
         (waits
             && self.next_send > now
             && self.burst_left < u64::from(self.config.mss)
-            && self.controller.pacing().is_some()
+            && self.pacing().is_some()
             && self.in_flight + u64::from(self.config.mss)
                 <= self.controller.window().min(self.config.window))
         .then_some(self.next_send)
@@ -384,6 +392,10 @@ impl Sender {
     }
 
     fn read_marks(&mut self, frame: &AckFrame, ack: &mut Ack) {
+        // Who has not negotiated ECN knows nothing of marks, even if a box on the path has made its packets ECN-capable.
+        if self.ecn == EcnUse::Off {
+            return;
+        }
         match self.config.feedback {
             Feedback::Counted => {
                 let new = frame.ce.saturating_sub(self.ce_seen);

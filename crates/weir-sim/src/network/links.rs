@@ -53,6 +53,9 @@ impl<O: Observer> Network<O> {
     pub(super) fn enqueue(&mut self, hop: HopId, mut packet: Packet) {
         let state = &mut self.hops[hop.index()];
         packet.wire_bytes += u32::from(packet.segments) * state.overhead;
+        if let Some(replay) = &mut state.replay {
+            replay.enter(packet.id, packet.segments);
+        }
         let mut sink = At { hop, observer: &mut self.observer };
         state.qdisc.enqueue(packet, self.now, &mut sink);
         if state.transmitting.is_none() {
@@ -72,6 +75,9 @@ impl<O: Observer> Network<O> {
         let mut sink = At { hop: HopId(index), observer: &mut self.observer };
         match hop.qdisc.dequeue(self.now, &mut sink) {
             Some(packet) => {
+                if let Some(steps) = &hop.steps {
+                    hop.rate = steps.at(self.now);
+                }
                 let took = hop.rate.serialize(u64::from(packet.wire_bytes), &mut hop.remainder);
                 hop.report.busy = hop.report.busy + took;
                 hop.transmitting = Some(packet);
@@ -109,6 +115,11 @@ impl<O: Observer> Network<O> {
     }
 
     pub(super) fn hand_on(&mut self, index: u32, packet: Packet) {
+        let hop = &mut self.hops[index as usize];
+        if hop.replay.as_mut().is_some_and(|replay| !replay.takes(packet.id)) {
+            hop.report.lost += 1;
+            return;
+        }
         if self.flows[packet.flow.0 as usize].routed.is_some() {
             self.leave_queue(HopId(index), packet);
         } else {

@@ -106,6 +106,9 @@ impl<O: Observer> Network<O> {
         if flow.loss > 0.0 && flow.random.unit() < flow.loss {
             return;
         }
+        if let Some(codepoint) = flow.remark {
+            packet = packet.with_ecn(codepoint);
+        }
         if flow.mark > 0.0 && packet.ecn.is_capable() && flow.random.unit() < flow.mark {
             packet.ecn_in = Ecn::Ce;
             packet.ecn = Ecn::Ce;
