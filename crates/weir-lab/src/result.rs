@@ -124,7 +124,7 @@ pub struct FlowResult {
 }
 
 /// One workload: what was asked for, how long it took, what the bottleneck did to its packets.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadResult {
     /// The workload's name.
     pub name: String,

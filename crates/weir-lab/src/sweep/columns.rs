@@ -1,9 +1,9 @@
-//! The columns of a sweep's table: cell and keys, then what the flow came to, then the link.
+//! The columns of a sweep's table: cell and keys, then what the flow or the workload came to, then the link.
 
 use super::record::{Link, Measured};
 use super::values::{Datum, Quantity};
 use super::{ColumnMeta, Sweep};
-use crate::result::FlowResult;
+use crate::result::{FlowResult, WorkloadResult};
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,41 @@ const FLOW: &[Measure<FlowResult>] = &[
     }),
 ];
 
+/// Those of [`FLOW`] that a workload has too, all its connections together.
+const SHARED: &[(&str, fn(&WorkloadResult) -> Datum)] = &[
+    ("flow", |workload| text(&workload.name)),
+    ("stack", |workload| text(&workload.stack)),
+    ("controller", |workload| text(&workload.controller)),
+    ("received_bytes", |workload| count(workload.received_bytes)),
+    ("goodput_bps", |workload| number(Some(workload.goodput_bps))),
+    ("offered_packets", |workload| count(workload.packets)),
+    ("dropped_packets", |workload| count(workload.dropped)),
+    ("marked_packets", |workload| count(workload.marked)),
+];
+
+const WORKLOAD: &[Measure<WorkloadResult>] = &[
+    Measure("workload", Kind::Text, "poisson, requests, video or on-off", |workload| text(&workload.kind)),
+    Measure("requests", Kind::Integer, "requests made, or times of being on", |workload| {
+        count(workload.requests)
+    }),
+    Measure("completed_requests", Kind::Integer, "of these answered in full", |workload| {
+        count(workload.completed)
+    }),
+    Measure("response_mean_s", Kind::Number, "from a request to the last byte of its response", |workload| {
+        number(workload.fct_mean_s)
+    }),
+    Measure("response_p50_s", Kind::Number, "median of the same", |workload| number(workload.fct_p50_s)),
+    Measure("response_p99_s", Kind::Number, "99th percentile of the same", |workload| {
+        number(workload.fct_p99_s)
+    }),
+    Measure("stalls", Kind::Integer, "how often a player had nothing more to show", |workload| {
+        count(workload.stalls)
+    }),
+    Measure("stalled_s", Kind::Number, "for how long, all players together", |workload| {
+        number(Some(workload.stalled_s))
+    }),
+];
+
 const LINK: &[Measure<Link>] = &[
     Measure("run_duration_s", Kind::Number, "how long the run took, in the time of its world", |link| {
         number(Some(link.duration_s))
@@ -122,7 +157,7 @@ const LINK: &[Measure<Link>] = &[
 ];
 
 const CELL: (&str, &str) = ("cell", "the cell's number, from 0");
-const FLOW_INDEX: (&str, &str) = ("flow_index", "the [[flow]] of the scenario, from 0");
+const FLOW_INDEX: (&str, &str) = ("flow_index", "the [[flow]] of the scenario, or the [[workload]], from 0");
 const RUN: (&str, &str) = ("run", "the number of the run");
 const WARNINGS: (&str, &str) = ("warnings", "what makes the run doubtful");
 const ERROR: (&str, &str) = ("error", "why the cell has no result, or what went wrong at the flow's ends");
@@ -136,6 +171,7 @@ pub(super) fn all(sweep: &Sweep) -> Vec<Column> {
     columns.extend(keys);
     columns.extend([new(RUN, Kind::Integer), new(FLOW_INDEX, Kind::Integer)]);
     columns.extend(FLOW.iter().map(|Measure(name, kind, meaning, _)| new((name, meaning), *kind)));
+    columns.extend(WORKLOAD.iter().map(|Measure(name, kind, meaning, _)| new((name, meaning), *kind)));
     columns.extend(LINK.iter().map(|Measure(name, kind, meaning, _)| new((name, meaning), *kind)));
     columns.extend([new(WARNINGS, Kind::Text), new(ERROR, Kind::Text)]);
     columns
@@ -160,30 +196,60 @@ fn head(sweep: &Sweep, cell: usize) -> Vec<Datum> {
     head
 }
 
-/// The rows of a cell that was measured: one for each flow, or one of the link alone if there is no flow.
+/// Whose row it is: his place in the scenario and what came of him.
+enum Of<'a> {
+    Flow(usize, &'a FlowResult),
+    Workload(usize, &'a WorkloadResult),
+}
+
+impl Of<'_> {
+    /// The columns of flows and workloads.
+    fn data(&self) -> Vec<Datum> {
+        let none = Datum::Missing;
+        match self {
+            Self::Flow(index, flow) => std::iter::once(count(*index as u64))
+                .chain(FLOW.iter().map(|measure| measure.3(flow)))
+                .chain(WORKLOAD.iter().map(|_| none.clone()))
+                .collect(),
+            Self::Workload(index, workload) => {
+                let shared = |name| SHARED.iter().find(|(shared, _)| *shared == name);
+                std::iter::once(count(*index as u64))
+                    .chain(
+                        FLOW.iter()
+                            .map(|measure| shared(measure.0).map_or(none.clone(), |(_, of)| of(workload))),
+                    )
+                    .chain(WORKLOAD.iter().map(|measure| measure.3(workload)))
+                    .collect()
+            }
+        }
+    }
+}
+
+/// The rows of a cell that was measured: one for each flow, then one for each workload.
 pub(super) fn measured(sweep: &Sweep, cell: usize, measured: &Measured) -> Vec<Vec<Datum>> {
     let head = head(sweep, cell);
-    let row = |flow: Option<(&FlowResult, &usize)>| {
+    let row = |of: Of| {
         let mut row = head.clone();
-        row.push(flow.map_or(Datum::Missing, |(_, index)| count(*index as u64)));
-        row.extend(FLOW.iter().map(|measure| flow.map_or(Datum::Missing, |(flow, _)| measure.3(flow))));
+        row.extend(of.data());
         row.extend(LINK.iter().map(|measure| measure.3(&measured.link)));
         let warnings = &measured.warnings;
         row.push(if warnings.is_empty() { Datum::Missing } else { Datum::Text(warnings.join("; ")) });
-        let error = flow.and_then(|(flow, _)| flow.error.clone());
+        let error = match of {
+            Of::Flow(_, flow) => flow.error.clone(),
+            Of::Workload(..) => None,
+        };
         row.push(error.map_or(Datum::Missing, Datum::Text));
         row
     };
-    if measured.flows.is_empty() {
-        return vec![row(None)];
-    }
-    measured.flows.iter().zip(&measured.of).map(|flow| row(Some(flow))).collect()
+    let flows = measured.of.iter().zip(&measured.flows).map(|(index, flow)| Of::Flow(*index, flow));
+    let workloads = measured.workloads.iter().enumerate().map(|(index, one)| Of::Workload(index, one));
+    flows.chain(workloads).map(row).collect()
 }
 
 /// The row of a cell that failed: nothing is measured, of no flow.
 pub(super) fn failed(sweep: &Sweep, cell: usize, error: &str) -> Vec<Datum> {
     let mut row = head(sweep, cell);
-    row.extend(std::iter::repeat_n(Datum::Missing, 1 + FLOW.len() + LINK.len() + 1));
+    row.extend(std::iter::repeat_n(Datum::Missing, 1 + FLOW.len() + WORKLOAD.len() + LINK.len() + 1));
     row.push(text(error));
     row
 }

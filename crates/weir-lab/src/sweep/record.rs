@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weir_core::Histogram;
 
 use crate::report;
-use crate::result::{FlowResult, RunResult};
+use crate::result::{FlowResult, RunResult, WorkloadResult};
 use crate::scenario::Scenario;
 
 /// What came of a cell.
@@ -22,6 +22,9 @@ pub(super) struct Measured {
     pub(super) flows: Vec<FlowResult>,
     /// The flow of the scenario, from 0, that each of `flows` is one of.
     pub(super) of: Vec<usize>,
+    /// In the order of the scenario, without their requests.
+    #[serde(default)]
+    pub(super) workloads: Vec<WorkloadResult>,
     pub(super) link: Link,
     /// What makes the run doubtful.
     pub(super) warnings: Vec<String>,
@@ -57,6 +60,11 @@ impl Measured {
         Self {
             flows: result.flows.clone(),
             of: of.collect(),
+            workloads: result
+                .workloads
+                .iter()
+                .map(|one| WorkloadResult { list: Vec::new(), ..one.clone() })
+                .collect(),
             link: Link {
                 duration_s: result.meta.wall_s,
                 departed_packets: sum(|queue| queue.departed),

@@ -192,6 +192,32 @@ duration = "300ms"
     }
 
     #[test]
+    fn a_workload_has_a_row_behind_the_flows() {
+        let folder = tempfile::tempdir().unwrap();
+        let workload = "[[scenario.workload]]\nname = \"web\"\nkind = \"requests\"\nstack = \"tcp\"\n\
+            controller = \"cubic\"\nsize = \"20kb\"\nthink = \"10ms\"\nrequests = 5\n";
+        make(folder.path(), &format!("{SWEEP}{workload}"), false, None);
+        let table = fs::read_to_string(folder.path().join("out/sweep.csv")).unwrap();
+        let mut rows = csv::Reader::from_reader(table.as_bytes());
+        let names = rows.headers().unwrap().clone();
+        let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
+        let of = |row: usize, name: &str| {
+            let place = names.iter().position(|known| known == name).unwrap();
+            rows[row].get(place).unwrap().to_owned()
+        };
+        assert_eq!(rows.len(), 12, "six cells of a flow and a workload each");
+        assert_eq!([of(0, "workload"), of(0, "requests"), of(1, "fct_s")], ["", "", ""]);
+        assert_eq!(
+            ["flow", "workload", "flow_index", "requests", "completed_requests", "received_bytes"]
+                .map(|name| of(1, name)),
+            ["web", "requests", "0", "5", "5", "102400"]
+        );
+        let median: f64 = of(1, "response_p50_s").parse().unwrap();
+        assert!(median > 0.01, "a round trip of 10 ms at least: {median}");
+        assert_eq!(of(0, "link_departed_packets"), of(1, "link_departed_packets"));
+    }
+
+    #[test]
     fn a_failed_cell_is_recorded_and_the_rest_finished() {
         let folder = tempfile::tempdir().unwrap();
         let bad = |scenario: &crate::scenario::Scenario, options: &lab::RunOptions| {
