@@ -109,13 +109,16 @@ fn programs() -> Result<Vec<Row>, BenchLawError> {
     Ok(rows)
 }
 
-/// Shows both directions of a TCP and a QUIC flow until they have an entry.
+/// Shows both directions of a TCP and a QUIC flow until they have an entry: payload makes a candidate, an answer lets it stay,
+/// and its next packet admits it.
 fn establish(programs: &Programs, flow: u16) -> Result<(), KernelError> {
-    for frame in [tcp_ack(flow), quic_reverse(flow)] {
-        programs.test_run(Role::Reverse, &TestPacket { frame: &frame, ..TestPacket::default() }, 1)?;
-    }
-    for frame in [tcp(flow), quic(flow)] {
-        programs.test_run(Role::Forward, &TestPacket { frame: &frame, ..TestPacket::default() }, 16)?;
+    let run = |role, frame: &[u8], count| {
+        programs.test_run(role, &TestPacket { frame, ..TestPacket::default() }, count).map(drop)
+    };
+    for (forward, reverse) in [(tcp(flow), tcp_ack(flow)), (quic(flow), quic_reverse(flow))] {
+        run(Role::Forward, &forward, 16)?;
+        run(Role::Reverse, &reverse, 1)?;
+        run(Role::Forward, &forward, 1)?;
     }
     Ok(())
 }
