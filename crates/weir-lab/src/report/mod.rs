@@ -109,7 +109,7 @@ fn subtitle(result: &RunResult) -> String {
     let bottleneck = &result.meta.scenario.bottleneck;
     let flows = result.flows.len();
     let parts = [
-        format!("bottleneck {}", bottleneck.rate),
+        format!("bottleneck {}", bottleneck.rate_words()),
         format!("round trip {}", bottleneck.rtt),
         format!("{flows} flow{}", if flows == 1 { "" } else { "s" }),
         format!("world {}", result.meta.world),

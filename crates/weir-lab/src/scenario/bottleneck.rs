@@ -119,6 +119,14 @@ impl Bottleneck {
         }
     }
 
+    /// The rate in words: `50mbit for 30s, 25mbit` where it changes.
+    pub(crate) fn rate_words(&self) -> String {
+        match self.rates.as_slice() {
+            [] => self.rate.to_string(),
+            rates => rates.iter().map(RateStep::to_string).collect::<Vec<_>>().join(", "),
+        }
+    }
+
     /// The link's mean rate between two times in seconds from the start, in bits per second.
     pub(crate) fn mean_bps(&self, from_s: f64, to_s: f64) -> f64 {
         let at = |seconds: f64| Time::from_nanos((seconds * 1e9) as u64);

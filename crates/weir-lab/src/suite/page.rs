@@ -33,7 +33,7 @@ pub(super) fn html(suite: &Suite, result: &SuiteResult, planned: &[(usize, Strin
             escape(&entry.section),
             escape(&entry.title),
             escape(&entry.look),
-            link.rate,
+            link.rate_words(),
             link.rtt,
             escape(&flows(&first.scenario)),
             entry.from_s,
