@@ -103,11 +103,19 @@ fn everything(device: &str) -> String {
     let lines = all.lines().map(|line| {
         let line = line.split(" direct_packets_stat").next().unwrap();
         match line.find("weir") {
-            Some(at) if line.contains("ifb") => line[at..].split("link/ether").next().unwrap(),
-            _ => line,
+            Some(at) if line.contains("ifb") => line[at..].split("link/ether").next().unwrap().to_owned(),
+            _ => without_program_number(line),
         }
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A filter of clsact, `... forward:[265] direct-action not_in_hw id 265 name forward tag d3bd9f44df375591 jited`, without the
+/// number of its program, which is another when the same program is loaded again.
+fn without_program_number(line: &str) -> String {
+    let Some((filter, program)) = line.split_once(" id ") else { return line.to_owned() };
+    let Some((number, rest)) = program.split_once(' ') else { return line.to_owned() };
+    format!("{}{rest}", filter.replace(&format!("[{number}]"), ""))
 }
 
 /// All is as it was. What was just unpinned is taken off when the kernel has time for it.

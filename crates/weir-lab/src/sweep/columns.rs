@@ -85,8 +85,10 @@ const FLOW: &[Measure<FlowResult>] = &[
     }),
 ];
 
+type OfWorkload = fn(&WorkloadResult) -> Datum;
+
 /// Those of [`FLOW`] that a workload has too, all its connections together.
-const SHARED: &[(&str, fn(&WorkloadResult) -> Datum)] = &[
+const SHARED: &[(&str, OfWorkload)] = &[
     ("flow", |workload| text(&workload.name)),
     ("stack", |workload| text(&workload.stack)),
     ("controller", |workload| text(&workload.controller)),

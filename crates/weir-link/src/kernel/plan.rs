@@ -304,10 +304,13 @@ impl Seen {
     /// The steps to what was there before; none if nothing of ours is there.
     pub(super) fn steps_back(&self) -> Vec<Step> {
         let before = self.journal.as_ref().map(|journal| journal.before.clone());
-        // Without a journal what was there is not known: the kernel's own then.
+        // Without a journal what was there is not known: the kernel's own then. A clsact that has our filters has been made for
+        // them.
+        let ours =
+            [Direction::Ingress, Direction::Egress].map(|direction| self.hooks(direction).uses_clsact());
         let known = before.unwrap_or(Before {
             txqueuelen: self.link.as_ref().map_or(0, |link| link.txqueuelen),
-            clsact: true,
+            clsact: !ours.contains(&true),
             bpffs: true,
             root: None,
         });
