@@ -66,8 +66,9 @@ impl RateSteps {
         self.steps.iter().find(|(_, end)| since < *end).map_or(last, |(rate, _)| *rate)
     }
 
-    /// The times from the start until `end` through which the rate is the same, with that rate.
-    pub fn spans(&self, end: Time) -> Vec<(Time, Time, Rate)> {
+    /// The times from the start until `end` through which the rate is the same, with that rate; `None` if there are more than
+    /// `most`.
+    pub fn spans(&self, end: Time, most: usize) -> Option<Vec<(Time, Time, Rate)>> {
         let mut spans = Vec::new();
         let (mut round, mut from) = (Time::ZERO, Time::ZERO);
         while from < end {
@@ -79,18 +80,37 @@ impl RateSteps {
                     from = to;
                 }
             }
+            if spans.len() > most {
+                return None;
+            }
             round = from;
         }
-        spans
+        Some(spans)
     }
 
     /// The mean rate between two times, the first of which comes before the second.
     pub fn mean(&self, from: Time, to: Time) -> Rate {
-        let bits = |(begin, end, rate): &(Time, Time, Rate)| {
-            rate.bits_per_sec() as f64 * end.since((*begin).max(from)).as_secs_f64()
-        };
-        let bits: f64 = self.spans(to).iter().map(bits).sum();
+        let bits = self.bits(to) - self.bits(from);
         Rate::from_bits_per_sec((bits / to.since(from).as_secs_f64()).round() as u64)
+    }
+
+    /// Bits that can have gone from the start until `end`.
+    fn bits(&self, end: Time) -> f64 {
+        let once = |end: u64| {
+            let mut begin = 0;
+            let mut bits = 0.0;
+            for (index, (rate, until)) in self.steps.iter().enumerate() {
+                let stays = self.period.is_none() && index + 1 == self.steps.len();
+                let until = if stays { end } else { until.as_nanos().min(end) };
+                bits += rate.bits_per_sec() as f64 * until.saturating_sub(begin) as f64 / 1e9;
+                begin = begin.max(until);
+            }
+            bits
+        };
+        match self.period.map(Duration::as_nanos) {
+            Some(period) => (end.as_nanos() / period) as f64 * once(period) + once(end.as_nanos() % period),
+            None => once(end.as_nanos()),
+        }
     }
 }
 
@@ -120,7 +140,7 @@ mod tests {
         assert_eq!(stays.mean(at(0), at(40)), Rate::from_bits_per_sec(32_500_000));
         assert_eq!(stays.mean(at(25), at(35)), Rate::from_bits_per_sec(15_000_000));
         assert_eq!(
-            stays.spans(at(25)),
+            stays.spans(at(25), 2).unwrap(),
             [(at(0), at(20), stays.at(at(0))), (at(20), at(25), stays.at(at(20)))]
         );
         assert_eq!(stays.mean(at(0), at(10)), Rate::from_bits_per_sec(50 * 1_000_000));
@@ -133,7 +153,8 @@ mod tests {
     #[test]
     fn spans_follow_the_rate() {
         let again = steps(&[(100, Some(100)), (10, Some(300))]).unwrap();
-        let spans = again.spans(at(1050));
+        assert_eq!(again.spans(at(1050), 5), None);
+        let spans = again.spans(at(1050), 6).unwrap();
         assert_eq!(spans.len(), 6);
         assert!(spans.windows(2).all(|pair| pair[0].1 == pair[1].0));
         assert!(spans.iter().all(|(from, to, rate)| from < to && again.at(*from) == *rate));

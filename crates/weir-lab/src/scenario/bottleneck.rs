@@ -142,12 +142,12 @@ impl Bottleneck {
     pub(crate) fn rate_spans(&self, end_s: f64) -> Vec<(f64, f64, f64)> {
         const SHOWN: usize = 100;
         let spans = match self.rate_steps() {
-            Ok(Some(steps)) => steps.spans(Time::from_nanos((end_s * 1e9) as u64)),
-            _ => Vec::new(),
+            Ok(Some(steps)) => steps.spans(Time::from_nanos((end_s * 1e9) as u64), SHOWN),
+            _ => None,
         };
-        if spans.is_empty() || spans.len() > SHOWN {
+        let Some(spans) = spans.filter(|spans| !spans.is_empty()) else {
             return vec![(0.0, end_s, self.mean_bps(0.0, end_s))];
-        }
+        };
         let seconds = |(from, to, rate): &(Time, Time, Rate)| {
             (from.as_secs_f64(), to.as_secs_f64(), rate.bits_per_sec() as f64)
         };
