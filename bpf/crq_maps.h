@@ -59,7 +59,7 @@ struct weir_clock {
 struct weir_local {
 	struct weir_counters counters; /* first: who reads them knows of no more */
 	struct weir_clock clock;
-	struct weir_packet packet; /* the one that goes the whole way: not on the stack, which is full */
+	struct weir_packet packet; /* the one that goes the whole way. Softirqs are off where programs run: nobody comes between */
 };
 
 /* Sizes are set at load. */

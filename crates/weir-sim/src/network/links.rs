@@ -76,7 +76,11 @@ impl<O: Observer> Network<O> {
         match hop.qdisc.dequeue(self.now, &mut sink) {
             Some(packet) => {
                 if let Some(steps) = &hop.steps {
-                    hop.rate = steps.at(self.now);
+                    let rate = steps.at(self.now);
+                    if rate != hop.rate {
+                        // What remains is of a nanosecond at the rate before.
+                        (hop.rate, hop.remainder) = (rate, 0);
+                    }
                 }
                 let took = hop.rate.serialize(u64::from(packet.wire_bytes), &mut hop.remainder);
                 hop.report.busy = hop.report.busy + took;
