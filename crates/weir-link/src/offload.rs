@@ -131,6 +131,24 @@ pub fn read(interface: &str) -> Result<BTreeMap<String, bool>, OffloadError> {
     Ok(features.into_iter().map(|(name, feature)| (name, feature.active)).collect())
 }
 
+/// Has an interface of the caller's own making merge what it receives (GRO), as drivers of network cards do unless told
+/// otherwise, in the network namespace of the calling thread. Nothing undoes it.
+///
+/// # Errors
+/// When there is no such interface or it does not follow.
+pub fn merge(interface: &str) -> Result<(), OffloadError> {
+    const MERGES: &str = "rx-gro";
+    let failed = |source| failed(interface, "switched on", source);
+    let socket = device::control_socket().map_err(failed)?;
+    let features = features::read(&socket, interface).map_err(failed)?;
+    let feature = features.get(MERGES).ok_or_else(|| failed(io::ErrorKind::Unsupported.into()))?;
+    features::write(&socket, interface, &[(*feature, true)]).map_err(failed)?;
+    if read(interface)?.get(MERGES) == Some(&true) {
+        return Ok(());
+    }
+    Err(failed(io::ErrorKind::Unsupported.into()))
+}
+
 /// Switches off what `role` must not do, in the network namespace of the calling thread.
 ///
 /// # Errors

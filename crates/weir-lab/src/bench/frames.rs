@@ -7,13 +7,14 @@ const CLIENT: [u8; 4] = [10, 77, 2, 1];
 /// An Ethernet header and an IPv4 header.
 pub(super) const ENVELOPE: usize = 14 + 20;
 
-/// An Ethernet frame with an IPv4 packet. The transport's checksum is nobody's business here; a router reads that of IP.
+/// An Ethernet frame with an IPv4 packet that must not be fragmented, as Linux sends TCP. The transport's checksum is left
+/// out.
 fn frame(protocol: u8, from: [u8; 4], to: [u8; 4], transport: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     let length = (20 + transport.len()) as u16;
     frame.extend([0x45, 0]);
     frame.extend(length.to_be_bytes());
-    frame.extend([0, 1, 0, 0, 64, protocol, 0, 0]);
+    frame.extend([0, 1, 0x40, 0, 64, protocol, 0, 0]);
     frame.extend(from);
     frame.extend(to);
     let checksum = checksum(&frame[14..]);
@@ -22,9 +23,14 @@ fn frame(protocol: u8, from: [u8; 4], to: [u8; 4], transport: &[u8]) -> Vec<u8> 
     frame
 }
 
+/// The sum of 16-bit words in the order of the wire; an odd octet is the upper half of one.
+pub(super) fn sum(bytes: &[u8]) -> u32 {
+    bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum()
+}
+
 /// The Internet checksum (RFC 1071).
 fn checksum(header: &[u8]) -> u16 {
-    let sum: u32 = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum = sum(header);
     let folded = (sum & 0xffff) + (sum >> 16);
     !((folded & 0xffff) + (folded >> 16)) as u16
 }

@@ -17,7 +17,7 @@ use weir_law::Params;
 use weir_law::live::{BUCKET_BYTES, BUCKET_FLOWS, FILTER_BYTES, WAITING_BYTES};
 use weir_link::kernel::{KernelError, ProgramConfig, Programs, Role, TestPacket};
 
-use super::forward::{self, Measured, RouterError, Visit};
+use super::forward::{self, Measured, RouterError, TRAFFIC};
 use super::frames::{icmp, quic, quic_reverse, tcp, tcp_ack, udp};
 use super::{Bench, Row, machine, median, quantile};
 
@@ -168,7 +168,7 @@ fn lookups(ours: &[Row]) -> Result<Vec<Row>, BenchLawError> {
     Ok(rows)
 }
 
-/// The router's rows: data packets alone, and both directions of the flows together.
+/// The router's rows, each without and with the law.
 fn throughput(measured: &Measured) -> Vec<Row> {
     let row = |name: &str, times: &[f64]| {
         let ns_per_packet = median(times);
@@ -176,12 +176,10 @@ fn throughput(measured: &Measured) -> Vec<Row> {
         Row { name: name.to_owned(), world: "kernel", ns_per_packet, packets_per_second, ..Row::default() }
     };
     let mut rows = vec![row("generator", &measured.generator)];
-    for (plain_name, law_name, cost) in [
-        ("forwarding", "forwarding, law", Visit::data as fn(&Visit) -> f64),
-        ("forwarding both", "forwarding both, law", Visit::both),
-    ] {
-        let plain: Vec<f64> = measured.pairs.iter().map(|pair| cost(&pair.without)).collect();
-        let law: Vec<f64> = measured.pairs.iter().map(|pair| cost(&pair.with)).collect();
+    for (traffic, pairs) in TRAFFIC.iter().zip(&measured.pairs) {
+        let [plain_name, law_name] = traffic.names;
+        let plain: Vec<f64> = pairs.iter().map(|pair| pair.without).collect();
+        let law: Vec<f64> = pairs.iter().map(|pair| pair.with).collect();
         let ratios: Vec<f64> = plain.iter().zip(&law).map(|(plain, law)| plain / law).collect();
         rows.push(row(plain_name, &plain));
         let spread = quantile(&ratios, 0.25).zip(quantile(&ratios, 0.75)).map(|(low, high)| [low, high]);
@@ -192,22 +190,18 @@ fn throughput(measured: &Measured) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::forward::{Measured, Pair, Visit};
+    use super::super::forward::{Measured, Pair, TRAFFIC};
     use super::throughput;
 
     #[test]
     fn pairs_are_compared_with_each_other() {
         // The machine got slower from pair to pair; the law always cost a quarter more.
-        let pair = |slower: f64| {
-            let visit = |cost: f64| Visit { data_ns: cost * slower, ack_ns: cost * slower / 2.0 };
-            Pair { without: visit(400.0), with: visit(500.0) }
-        };
-        let measured = Measured { generator: vec![50.0], pairs: [1.0, 2.0, 7.0].map(pair).to_vec() };
-        let rows = throughput(&measured);
+        let pair = |slower: f64| Pair { without: 400.0 * slower, with: 500.0 * slower };
+        let pairs = TRAFFIC.map(|_| [1.0, 2.0, 7.0].map(pair).to_vec());
+        let rows = throughput(&Measured { generator: vec![50.0], pairs, ..Measured::default() });
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
-        let expected =
-            ["generator", "forwarding", "forwarding, law", "forwarding both", "forwarding both, law"];
-        assert_eq!(names, expected);
+        assert_eq!(names[0], "generator");
+        assert_eq!(names[1..], TRAFFIC.iter().flat_map(|traffic| traffic.names).collect::<Vec<_>>());
         assert_eq!((rows[2].ns_per_packet, rows[2].packets_per_second), (Some(1000.0), Some(1e6)));
         assert_eq!((rows[2].vs, rows[2].ratio), (Some("forwarding"), Some(0.8)));
         assert_eq!(rows[2].spread, Some([0.8, 0.8]));
