@@ -110,10 +110,9 @@ impl<T: Copy> Agenda<T> {
         let mut hole = 0;
         loop {
             let begin = hole * CHILDREN + 1;
-            let least = if let Some(children) = entries.get(begin..begin + CHILDREN) {
-                let [a, b, c, d] = [0, 1, 2, 3].map(|child| children[child].key());
-                let (left, low) = if b < a { (1, b) } else { (0, a) };
-                let (right, high) = if d < c { (3, d) } else { (2, c) };
+            let least = if let Some([a, b, c, d]) = entries.get(begin..begin + CHILDREN) {
+                let (left, low) = if b.key() < a.key() { (1, b.key()) } else { (0, a.key()) };
+                let (right, high) = if d.key() < c.key() { (3, d.key()) } else { (2, c.key()) };
                 begin + if high < low { right } else { left }
             } else {
                 match (begin..entries.len()).min_by_key(|child| entries[*child].key()) {
