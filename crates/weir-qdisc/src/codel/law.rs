@@ -142,6 +142,7 @@ impl Law {
     }
 
     /// In the dropping state: all drops that are due, or one mark. Hands back the packet to send.
+    #[cold]
     fn drop_what_is_due(
         &mut self,
         params: &Params,
@@ -175,6 +176,7 @@ impl Law {
     }
 
     /// Begins the dropping state with one drop or mark. Hands back the packet to send.
+    #[cold]
     fn begin_dropping(
         &mut self,
         params: &Params,
@@ -209,6 +211,7 @@ impl Law {
 
     /// The packet to send, already out of the queue and marked where it must be; its departure is for the discipline
     /// to report. `None` if the queue is empty, perhaps because its last packets were dropped.
+    #[inline(always)]
     pub(crate) fn dequeue(
         &mut self,
         params: &Params,
@@ -220,12 +223,13 @@ impl Law {
             self.dropping = false;
             return None;
         };
-        if !self.should_drop(params, source, Some(&packet), ticks(now)) {
+        let tick = ticks(now);
+        if !self.should_drop(params, source, Some(&packet), tick) {
             self.dropping = false;
-        } else if self.dropping {
-            packet = self.drop_what_is_due(params, source, packet, now, events)?;
-        } else {
+        } else if !self.dropping {
             packet = self.begin_dropping(params, source, packet, now, events)?;
+        } else if !before(tick, self.drop_next) {
+            packet = self.drop_what_is_due(params, source, packet, now, events)?;
         }
         if let Some((above, ect1_only)) = params.ce_threshold
             && after(self.delay, above)
