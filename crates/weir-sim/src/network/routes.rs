@@ -186,7 +186,7 @@ impl<O: Observer> Network<O> {
                     Source::Datagrams { .. } => None,
                 };
                 let arrived = sent.unwrap_or(packet.arrived);
-                self.deliver(Packet { flow: FlowId(own), arrived, ..packet });
+                self.deliver(&Packet { flow: FlowId(own), arrived, ..packet });
                 if against.is_some() && own == packet.flow.0 {
                     self.write_back(own);
                 }
