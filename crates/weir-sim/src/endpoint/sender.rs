@@ -98,8 +98,18 @@ pub(crate) struct Sender {
     /// When the oldest packet in doubt is lost if nothing comes.
     loss_due: Time,
     probe_due: Time,
+    /// From when on [`probe_due`](Self::probe_due) is to be reckoned: once for all packets of a burst.
+    arming: Option<Arming>,
     probes: u32,
     must_probe: u32,
+}
+
+/// What a probe is armed with.
+#[derive(Clone, Copy, Debug)]
+struct Arming {
+    from: Time,
+    /// Nothing waited to be sent again.
+    clean: bool,
 }
 
 impl Sender {
@@ -128,6 +138,7 @@ impl Sender {
             burst_left: 0,
             loss_due: Time::MAX,
             probe_due: Time::MAX,
+            arming: None,
             probes: 0,
             must_probe: 0,
         }
@@ -172,6 +183,7 @@ impl Sender {
     }
 
     /// The next packet to send now, if there is one and it may go.
+    #[inline]
     pub(crate) fn poll(&mut self, now: Time) -> Option<Outgoing> {
         while self.again.front().is_some_and(|sequence| *sequence < self.una) {
             self.again.pop_front();
@@ -206,6 +218,7 @@ impl Sender {
     }
 
     /// A probe with nothing new to send: the newest packet in flight once more.
+    #[cold]
     fn probe_old(&mut self, now: Time) -> Option<Outgoing> {
         if self.must_probe == 0 {
             return None;
@@ -248,6 +261,7 @@ impl Sender {
         true
     }
 
+    #[inline]
     fn transmit(&mut self, now: Time, sequence: u64, bytes: u32, again: bool) -> Outgoing {
         let restarts = self.in_flight == 0;
         self.in_flight += u64::from(bytes);
@@ -274,6 +288,7 @@ impl Sender {
     }
 
     /// When [`poll`](Self::poll) is worth another try for pacing's sake, if nothing else happens.
+    #[inline]
     pub(crate) fn paced_until(&self, now: Time) -> Option<Time> {
         let waits = self.next < self.writes.end() || !self.again.is_empty();
         (waits
@@ -286,13 +301,17 @@ impl Sender {
     }
 
     /// When [`timeout`](Self::timeout) is due.
-    pub(crate) fn timer(&self) -> Time {
+    #[inline]
+    pub(crate) fn timer(&mut self) -> Time {
+        if let Some(arming) = self.arming.take() {
+            self.probe_due = arming.from + self.patience(arming.clean);
+        }
         self.loss_due.min(self.probe_due).min(self.controller.timer().unwrap_or(Time::MAX))
     }
 
     /// Takes an acknowledgement.
+    #[inline]
     pub(crate) fn acknowledge(&mut self, now: Time, frame: &AckFrame) {
-        let mut ack = self.blank(now);
         // If the acknowledgement before was lost, all its ranges may be news.
         let in_order = self.ack_index.is_none_or(|last| frame.index == last.wrapping_add(1));
         if self.ack_index.is_some_and(|last| (frame.index.wrapping_sub(last) as i32) <= 0) {
@@ -300,51 +319,54 @@ impl Sender {
             return;
         }
         self.ack_index = Some(frame.index);
-        let fresh = if in_order { frame.fresh } else { 0 };
-        let mut newest = None;
+        let mut ack = self.blank(now);
+        let fresh = if in_order { frame.fresh } else { 0 }.max(self.sent.first());
+        let (mut newest, mut landed) = (None, 0);
         for (from, to) in frame.ranges {
-            if from == to {
-                // Only empty ones follow.
+            if to <= fresh {
+                // Only older and empty ones follow.
                 break;
             }
-            for number in from.max(fresh).max(self.sent.first())..to.min(self.sent.end()) {
-                let Some(packet) = self.sent.get_mut(number) else { continue };
+            self.sent.each(from.max(fresh)..to, |number, packet| {
                 match packet.fate {
-                    Fate::Delivered => continue,
-                    Fate::Flying => self.in_flight -= u64::from(packet.bytes),
+                    Fate::Delivered => return,
+                    Fate::Flying => landed += u64::from(packet.bytes),
                     // Late, not lost. If it was sent again, that will arrive for nothing.
                     Fate::Lost => {}
                 }
                 packet.fate = Fate::Delivered;
                 ack.delivered.add(packet.bytes);
                 newest = newest.max(Some(number));
-            }
+            });
         }
+        self.in_flight -= landed;
         self.una = self.una.max(frame.next);
         self.writes.acknowledged(self.una);
         self.spin = frame.spin;
         self.read_marks(frame, &mut ack);
         self.delivery.deliver(ack.delivered, ack.ce.packets);
-        if let Some((number, packet)) = newest.and_then(|number| Some((number, *self.sent.get(number)?))) {
+        if let Some(number) = newest
+            && let Some(SentPacket { stamp, .. }) = self.sent.get(number)
+        {
             if self.newest.is_none_or(|newest| number > newest) {
                 self.newest = Some(number);
                 let delay = match self.config.recovery {
                     Recovery::Quic => frame.delay,
                     Recovery::Tcp => Duration::ZERO,
                 };
-                let rtt = now.since(packet.stamp.sent) - delay;
+                let rtt = now.since(stamp.sent) - delay;
                 self.rtt.sample(rtt);
                 ack.rtt = Some(rtt);
             }
-            ack.delivered_sent = packet.stamp.sent;
+            ack.delivered_sent = stamp.sent;
             self.probes = 0;
-            ack.rate = self.delivery.sample(now, &packet.stamp, self.rtt.shortest);
+            ack.rate = self.delivery.sample(now, stamp, self.rtt.shortest);
             ack.window_limited = number < self.limited_until;
         }
         self.find_losses(now, &mut ack);
         self.report(&mut ack);
         if self.in_flight == 0 {
-            self.probe_due = Time::MAX;
+            (self.probe_due, self.arming) = (Time::MAX, None);
         } else if newest.is_some() {
             self.arm_probe(now);
         }
@@ -423,6 +445,15 @@ impl Sender {
     fn find_losses(&mut self, now: Time, ack: &mut Ack) {
         self.loss_due = Time::MAX;
         let Some(newest) = self.newest else { return };
+        let from = self.doubted.max(self.sent.first());
+        match (from..newest).find(|number| self.sent.is_flying(*number)) {
+            Some(oldest) => self.doubt(oldest, newest, now, ack),
+            None => self.doubted = newest,
+        }
+    }
+
+    /// The same if `oldest` is the first that is still missing.
+    fn doubt(&mut self, oldest: u64, newest: u64, now: Time, ack: &mut Ack) {
         let window = match self.config.recovery {
             Recovery::Quic => {
                 let rtt = self.rtt.smoothed.max(self.rtt.latest).as_nanos();
@@ -433,8 +464,8 @@ impl Sender {
                     + (self.rtt.shortest.as_nanos() / 4).min(self.rtt.smoothed.as_nanos()),
             ),
         };
-        let mut oldest = None;
-        for number in self.doubted.max(self.sent.first())..newest {
+        let mut waits = None;
+        for number in oldest..newest {
             let Some(packet) = self.sent.get_mut(number) else { continue };
             if packet.fate != Fate::Flying {
                 continue;
@@ -442,7 +473,7 @@ impl Sender {
             let due = packet.stamp.sent + window;
             if newest - number < OVERTAKEN && due > now {
                 self.loss_due = self.loss_due.min(due);
-                oldest.get_or_insert(number);
+                waits.get_or_insert(number);
                 continue;
             }
             packet.fate = Fate::Lost;
@@ -452,7 +483,7 @@ impl Sender {
             ack.loss = Some(self.lose(&packet));
             ack.lost.add(packet.bytes);
         }
-        self.doubted = oldest.unwrap_or(newest);
+        self.doubted = waits.unwrap_or(newest);
     }
 
     fn lose(&mut self, packet: &SentPacket) -> LossSample {
@@ -517,13 +548,19 @@ impl Sender {
         self.controller.on_timeout(now, in_flight);
     }
 
+    /// A probe is due if nothing is heard from now on.
     fn arm_probe(&mut self, now: Time) {
+        self.arming = Some(Arming { from: now, clean: self.again.is_empty() });
+    }
+
+    /// How long it waits for an acknowledgement before it probes.
+    fn patience(&self, clean: bool) -> Duration {
         let Rtt { smoothed, variation, .. } = self.rtt;
         let wait = if smoothed == Duration::ZERO {
             FIRST_RTO
         } else {
             match self.config.recovery {
-                Recovery::Tcp if self.probes == 0 && self.again.is_empty() => {
+                Recovery::Tcp if self.probes == 0 && clean => {
                     // TLP: two round trips; a packet alone also waits for a delayed acknowledgement (RFC 8985 section 7).
                     let alone = self.in_flight <= u64::from(self.config.mss);
                     let extra = if alone { SHORTEST_RTO } else { Duration::ZERO };
@@ -540,7 +577,6 @@ impl Sender {
             Recovery::Tcp => self.probes.saturating_sub(1),
             Recovery::Quic => self.probes,
         };
-        let wait = (wait * (1 << doubled.min(12))).min(LONGEST_RTO);
-        self.probe_due = now + wait;
+        (wait * (1 << doubled.min(12))).min(LONGEST_RTO)
     }
 }

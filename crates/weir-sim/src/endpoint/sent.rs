@@ -1,5 +1,7 @@
 //! Packets that were sent and may still be acknowledged.
 
+use std::ops::Range;
+
 use weir_cc::Stamp;
 
 /// What became of a packet.
@@ -90,6 +92,22 @@ impl SentPackets {
 
     pub(crate) fn get(&self, number: u64) -> Option<&SentPacket> {
         if (self.first..self.end).contains(&number) { self.slots.get(self.slot(number)) } else { None }
+    }
+
+    /// Calls `visit` for the packets with these numbers, as far as they are known.
+    #[inline]
+    pub(crate) fn each(&mut self, numbers: Range<u64>, mut visit: impl FnMut(u64, &mut SentPacket)) {
+        let slots = self.slots.as_mut_slice();
+        let mask = slots.len().wrapping_sub(1);
+        for number in numbers.start.max(self.first)..numbers.end.min(self.end) {
+            visit(number, &mut slots[number as usize & mask]);
+        }
+    }
+
+    /// Whether nothing is known of what became of a packet.
+    #[inline]
+    pub(crate) fn is_flying(&self, number: u64) -> bool {
+        self.get(number).is_some_and(|packet| packet.fate == Fate::Flying)
     }
 
     /// Forgets the packets at the front that need no more attention. One declared lost is kept for as long as `keep_lost`
