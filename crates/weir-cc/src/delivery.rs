@@ -7,7 +7,7 @@ use weir_core::{Duration, Time};
 use crate::{Count, LossSample, RateSample};
 
 /// The counts when a packet was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// When.
     pub sent: Time,

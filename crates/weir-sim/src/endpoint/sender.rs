@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use weir_cc::{Ack, Controller, Count, Delivery, EcnUse, LossSample, Rtt, Sent};
 use weir_core::{Duration, Ecn, Rate, Time};
 
+use super::burst::Burst;
 use super::frame::{AckFrame, Data};
 use super::receiver::Feedback;
 use super::sent::{Fate, SentPacket, SentPackets};
@@ -217,6 +218,19 @@ impl Sender {
         Some(self.transmit(now, sequence, bytes, again))
     }
 
+    /// Makes `first` and what may go now and continues it one packet, of `most` segments. Hands back besides what does not continue
+    /// it.
+    pub(crate) fn gather(&mut self, now: Time, first: Outgoing, most: u16) -> (Burst, Option<Outgoing>) {
+        let mut burst = Burst::new(first);
+        while burst.segments() < most {
+            let Some(next) = self.poll(now) else { break };
+            if !burst.take(&next) {
+                return (burst, Some(next));
+            }
+        }
+        (burst, None)
+    }
+
     /// A probe with nothing new to send: the newest packet in flight once more.
     #[cold]
     fn probe_old(&mut self, now: Time) -> Option<Outgoing> {
@@ -241,6 +255,7 @@ impl Sender {
     }
 
     /// Whether pacing lets `bytes` go now.
+    #[inline]
     fn pace(&mut self, now: Time, bytes: u32) -> bool {
         let Some(rate) = self.pacing() else { return true };
         if self.burst_left < u64::from(bytes) {

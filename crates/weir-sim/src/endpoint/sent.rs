@@ -58,9 +58,10 @@ impl SentPackets {
         number as usize & self.slots.len().wrapping_sub(1)
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, packet: SentPacket) -> u64 {
         if (self.end - self.first) as usize == self.slots.len() {
-            self.grow(packet);
+            self.grow();
         }
         let number = self.end;
         let slot = self.slot(number);
@@ -69,16 +70,18 @@ impl SentPackets {
         number
     }
 
-    /// Doubles the room; `filler` is in what is not used.
+    /// Doubles the room.
     #[cold]
-    fn grow(&mut self, filler: SentPacket) {
-        self.resize((2 * self.slots.len()).max(ROOM), filler);
+    fn grow(&mut self) {
+        self.resize((2 * self.slots.len()).max(ROOM));
     }
 
-    fn resize(&mut self, room: usize, filler: SentPacket) {
+    fn resize(&mut self, room: usize) {
         let known: Vec<SentPacket> =
             (self.first..self.end).map(|number| self.slots[self.slot(number)]).collect();
-        self.slots = vec![filler; room];
+        let unused =
+            SentPacket { sequence: 0, bytes: 0, fate: Fate::Delivered, stamp: Stamp::default() };
+        self.slots = vec![unused; room];
         for (number, packet) in (self.first..).zip(known) {
             let slot = self.slot(number);
             self.slots[slot] = packet;
@@ -132,9 +135,9 @@ impl SentPackets {
 
     /// Gives back what room it can.
     pub(crate) fn fit(&mut self) {
-        match self.get(self.first).copied() {
-            None => self.slots = Vec::new(),
-            Some(filler) => self.resize(((self.end - self.first) as usize).next_power_of_two(), filler),
+        match (self.end - self.first) as usize {
+            0 => self.slots = Vec::new(),
+            known => self.resize(known.next_power_of_two()),
         }
     }
 }

@@ -73,13 +73,9 @@ impl<O: Observer> Network<O> {
             let flow = &mut self.flows[index as usize];
             let Source::Connection(sender) = &mut flow.source else { return };
             let Some(out) = held.take().or_else(|| sender.poll(now)) else { break };
-            let mut burst = Burst::new(out);
-            while burst.segments() < flow.gso && held.is_none() {
-                let Some(next) = sender.poll(now) else { break };
-                if !burst.take(&next) {
-                    held = Some(next);
-                }
-            }
+            let burst;
+            (burst, held) =
+                if flow.gso > 1 { sender.gather(now, out, flow.gso) } else { (Burst::new(out), None) };
             self.emit(index, burst.packet(self.next_id, FlowId(index), now));
         }
         let flow = &mut self.flows[index as usize];
