@@ -94,6 +94,7 @@ impl Delivery {
 
     /// The delivery rate, by the packet that was sent last among those just [delivered](Self::deliver); `None` if it
     /// cannot be told from a burst of acknowledgements, being measured over less than the `shortest` round-trip time.
+    #[inline]
     pub fn sample(&mut self, now: Time, newest: &Stamp, shortest: Duration) -> Option<RateSample> {
         let interval = newest.sent.since(newest.first_sent).max(now.since(newest.delivered_at));
         (self.delivered_at, self.first_sent) = (now, newest.sent);

@@ -250,6 +250,7 @@ impl Sender {
     }
 
     /// The rate at which it paces payload.
+    #[inline]
     fn pacing(&self) -> Option<Rate> {
         self.controller.pacing().into_iter().chain(self.config.max_rate).min()
     }
@@ -412,6 +413,7 @@ impl Sender {
         }
     }
 
+    #[inline]
     fn report(&mut self, ack: &mut Ack) {
         ack.smoothed_rtt = self.rtt.smoothed;
         ack.min_rtt = self.rtt.shortest;
@@ -428,6 +430,7 @@ impl Sender {
         self.sent.trim(|packet| now.since(packet.stamp.sent).as_nanos() < 3 * keep.as_nanos());
     }
 
+    #[inline]
     fn read_marks(&mut self, frame: &AckFrame, ack: &mut Ack) {
         // Who has not negotiated ECN knows nothing of marks, even if a box on the path has made its packets ECN-capable.
         if self.ecn == EcnUse::Off {
@@ -457,6 +460,7 @@ impl Sender {
     }
 
     /// Declares lost what the newest acknowledged packet has overtaken by too much.
+    #[inline]
     fn find_losses(&mut self, now: Time, ack: &mut Ack) {
         self.loss_due = Time::MAX;
         let Some(newest) = self.newest else { return };
@@ -468,6 +472,7 @@ impl Sender {
     }
 
     /// The same if `oldest` is the first that is still missing.
+    #[inline(never)]
     fn doubt(&mut self, oldest: u64, newest: u64, now: Time, ack: &mut Ack) {
         let window = match self.config.recovery {
             Recovery::Quic => {
@@ -569,6 +574,7 @@ impl Sender {
     }
 
     /// How long it waits for an acknowledgement before it probes.
+    #[inline]
     fn patience(&self, clean: bool) -> Duration {
         let Rtt { smoothed, variation, .. } = self.rtt;
         let wait = if smoothed == Duration::ZERO {

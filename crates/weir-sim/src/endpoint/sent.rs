@@ -93,6 +93,7 @@ impl SentPackets {
         if (self.first..self.end).contains(&number) { self.slots.get_mut(slot) } else { None }
     }
 
+    #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<&SentPacket> {
         if (self.first..self.end).contains(&number) { self.slots.get(self.slot(number)) } else { None }
     }
@@ -115,6 +116,7 @@ impl SentPackets {
 
     /// Forgets the packets at the front that need no more attention. One declared lost is kept for as long as `keep_lost`
     /// says of it, to be recognised if it was only late.
+    #[inline]
     pub(crate) fn trim(&mut self, keep_lost: impl Fn(&SentPacket) -> bool) {
         while let Some(packet) = self.get(self.first) {
             let done = match packet.fate {
