@@ -43,6 +43,7 @@ impl<T: Copy> Agenda<T> {
     }
 
     /// Puts `what` down for `at`.
+    #[inline]
     pub(crate) fn add(&mut self, at: Time, what: T) {
         let entry = Entry { at, order: self.asked, what };
         self.asked += 1;
@@ -58,13 +59,10 @@ impl<T: Copy> Agenda<T> {
     }
 
     /// Takes the next thing if it is due until `latest`.
+    #[inline]
     pub(crate) fn take(&mut self, latest: Time) -> Option<(Time, T)> {
         if self.hollow {
-            self.hollow = false;
-            let last = self.entries.pop()?;
-            if !self.entries.is_empty() {
-                self.sink(last);
-            }
+            self.close();
         }
         let first = self.entries.first();
         if let Some(aside) = &self.aside
@@ -82,6 +80,17 @@ impl<T: Copy> Agenda<T> {
         }
         self.hollow = true;
         Some((first.at, first.what))
+    }
+
+    /// Fills the hole at the top from the heap itself: nothing was put down since.
+    #[cold]
+    fn close(&mut self) {
+        self.hollow = false;
+        if let Some(last) = self.entries.pop()
+            && !self.entries.is_empty()
+        {
+            self.sink(last);
+        }
     }
 
     /// Puts an entry onto the heap.
