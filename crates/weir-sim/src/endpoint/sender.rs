@@ -184,7 +184,7 @@ impl Sender {
     }
 
     /// The next packet to send now, if there is one and it may go.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll(&mut self, now: Time) -> Option<Outgoing> {
         while self.again.front().is_some_and(|sequence| *sequence < self.una) {
             self.again.pop_front();
@@ -218,17 +218,17 @@ impl Sender {
         Some(self.transmit(now, sequence, bytes, again))
     }
 
-    /// Makes `first` and what may go now and continues it one packet, of `most` segments. Hands back besides what does not continue
-    /// it.
-    pub(crate) fn gather(&mut self, now: Time, first: Outgoing, most: u16) -> (Burst, Option<Outgoing>) {
-        let mut burst = Burst::new(first);
-        while burst.segments() < most {
+    /// The next packet of up to `most` segments, of what is held back and of what may go now and continues it; what does not
+    /// continue it is held back.
+    pub(crate) fn gather(&mut self, now: Time, held: &mut Option<Outgoing>, most: u16) -> Option<Burst> {
+        let mut burst = Burst::new(held.take().or_else(|| self.poll(now))?);
+        while burst.segments() < most && held.is_none() {
             let Some(next) = self.poll(now) else { break };
             if !burst.take(&next) {
-                return (burst, Some(next));
+                *held = Some(next);
             }
         }
-        (burst, None)
+        Some(burst)
     }
 
     /// A probe with nothing new to send: the newest packet in flight once more.

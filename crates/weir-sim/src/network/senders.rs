@@ -1,9 +1,9 @@
 //! The sending ends: when they start and stop, what they send, and what acknowledgements and timers do to them.
 
-use weir_core::{Ecn, FlowId, Packet, Time};
+use weir_core::{FlowId, Packet, Time};
 
 use super::{Network, Next};
-use crate::endpoint::{AckFrame, Burst};
+use crate::endpoint::{AckFrame, Burst, Sender};
 use crate::flow::{Amount, Flow, SAMPLE_INTERVAL, Sample, Source};
 use crate::observer::{Carried, Observer};
 
@@ -65,18 +65,22 @@ impl<O: Observer> Network<O> {
         self.emit(index, packet);
     }
 
+    fn sender(&mut self, index: u32) -> Option<&mut Sender> {
+        match &mut self.flows[index as usize].source {
+            Source::Connection(sender) => Some(sender),
+            Source::Datagrams { .. } => None,
+        }
+    }
+
     /// Sends what the flow may send now, and sets its timers.
     pub(super) fn send(&mut self, index: u32) {
         let now = self.now;
-        let mut held = None;
-        loop {
-            let flow = &mut self.flows[index as usize];
-            let Source::Connection(sender) = &mut flow.source else { return };
-            let Some(out) = held.take().or_else(|| sender.poll(now)) else { break };
-            let burst;
-            (burst, held) =
-                if flow.gso > 1 { sender.gather(now, out, flow.gso) } else { (Burst::new(out), None) };
-            self.emit(index, burst.packet(self.next_id, FlowId(index), now));
+        if self.flows[index as usize].gso > 1 {
+            self.send_bursts(index);
+        } else {
+            while let Some(out) = self.sender(index).and_then(|sender| sender.poll(now)) {
+                self.emit(index, Burst::new(out).packet(self.next_id, FlowId(index), now));
+            }
         }
         let flow = &mut self.flows[index as usize];
         let Source::Connection(sender) = &mut flow.source else { return };
@@ -93,21 +97,24 @@ impl<O: Observer> Network<O> {
         }
     }
 
+    /// The same with generic segmentation offload: what continues goes as one packet.
+    fn send_bursts(&mut self, index: u32) {
+        let (now, most) = (self.now, self.flows[index as usize].gso);
+        let mut held = None;
+        while let Some(burst) = self.sender(index).and_then(|sender| sender.gather(now, &mut held, most)) {
+            self.emit(index, burst.packet(self.next_id, FlowId(index), now));
+        }
+    }
+
     /// Puts a packet of the flow onto its path.
     fn emit(&mut self, index: u32, mut packet: Packet) {
         self.next_id += 1;
         let flow = &mut self.flows[index as usize];
         flow.report.sent += u64::from(packet.segments);
         packet.hosts = flow.hosts;
-        if flow.loss > 0.0 && flow.random.unit() < flow.loss {
-            return;
-        }
-        if let Some(codepoint) = flow.remark {
-            packet = packet.with_ecn(codepoint);
-        }
-        if flow.mark > 0.0 && packet.ecn.is_capable() && flow.random.unit() < flow.mark {
-            packet.ecn_in = Ecn::Ce;
-            packet.ecn = Ecn::Ce;
+        if let Some(treatment) = &mut flow.treatment {
+            let Some(treated) = treatment.apply(packet) else { return };
+            packet = treated;
         }
         if flow.routed.is_some() {
             return self.set_out(index, packet);
