@@ -339,6 +339,16 @@ pub(crate) enum Source {
     },
 }
 
+impl Source {
+    /// A connection's sender takes an acknowledgement.
+    #[inline]
+    pub(crate) fn hear(&mut self, now: Time, frame: &AckFrame) {
+        if let Self::Connection(sender) = self {
+            sender.acknowledge(now, frame);
+        }
+    }
+}
+
 pub(crate) struct Flow {
     pub(crate) hosts: [u16; 2],
     pub(crate) path: Vec<HopId>,

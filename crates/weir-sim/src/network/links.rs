@@ -117,6 +117,7 @@ impl<O: Observer> Network<O> {
         packet.wire_bytes -= u32::from(packet.segments) * hop.overhead;
     }
 
+    #[inline]
     pub(super) fn hand_on(&mut self, index: u32, packet: &Packet) {
         let hop = &mut self.hops[index as usize];
         if hop.replay.as_mut().is_some_and(|replay| !replay.takes(packet.id)) {

@@ -5,6 +5,7 @@ use weir_core::{FlowId, Packet, Time};
 use super::{Network, Next};
 use crate::endpoint::{AckFrame, Burst, Sender};
 use crate::flow::{Amount, Flow, SAMPLE_INTERVAL, Sample, Source};
+use crate::hop::HopId;
 use crate::observer::{Carried, Observer};
 
 impl<O: Observer> Network<O> {
@@ -121,47 +122,59 @@ impl<O: Observer> Network<O> {
         }
         let hop = flow.path[0];
         if self.watches_return {
-            let data = flow.receiver.read(packet.handle);
-            let payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
-            let carried = Carried {
-                flow: packet.flow,
-                link: hop,
-                offset: match &flow.source {
-                    Source::Connection(sender) => sender.writes.offset(data.sequence),
-                    Source::Datagrams { .. } => data.sequence * u64::from(payload),
-                },
-                payload,
-                wire_bytes: packet.wire_bytes,
-                segments: packet.segments,
-                ecn: packet.ecn,
-                sent: packet.arrived,
-                echoed: flow.heard,
-                spin: data.spin,
-                reduced: data.reduced,
-                ..Carried::default()
-            };
-            self.observer.arriving(hop, &mut packet, &carried);
+            self.announce(hop, &mut packet);
         }
         self.enqueue(hop, packet);
     }
 
-    pub(super) fn acknowledge(&mut self, index: u32) {
-        let flow = &mut self.flows[index as usize];
-        let Some(frame) = flow.acks.pop_front() else { return };
-        if let Some(next) = flow.acks.front() {
-            self.agenda.add(next.at, Next::Ack(index));
-        }
-        self.take_ack(index, &frame);
+    /// Lets the observer see a packet that comes to its link, and judge it.
+    fn announce(&mut self, hop: HopId, packet: &mut Packet) {
+        let flow = &self.flows[packet.flow.0 as usize];
+        let data = flow.receiver.read(packet.handle);
+        let payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
+        let carried = Carried {
+            flow: packet.flow,
+            link: hop,
+            offset: match &flow.source {
+                Source::Connection(sender) => sender.writes.offset(data.sequence),
+                Source::Datagrams { .. } => data.sequence * u64::from(payload),
+            },
+            payload,
+            wire_bytes: packet.wire_bytes,
+            segments: packet.segments,
+            ecn: packet.ecn,
+            sent: packet.arrived,
+            echoed: flow.heard,
+            spin: data.spin,
+            reduced: data.reduced,
+            ..Carried::default()
+        };
+        self.observer.arriving(hop, packet, &carried);
     }
 
-    /// The sender of a flow takes an acknowledgement.
+    /// The first acknowledgement in line has come to the sender.
+    pub(super) fn acknowledge(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        if let Some(next) = flow.acks.get(1) {
+            self.agenda.add(next.at, Next::Ack(index));
+        }
+        let Some(frame) = flow.acks.front() else { return };
+        flow.heard = frame.at - (flow.back + flow.around);
+        flow.source.hear(self.now, frame);
+        flow.acks.pop_front();
+        self.go_on(index);
+    }
+
+    /// An acknowledgement has come to the sender by a route.
     pub(super) fn take_ack(&mut self, index: u32, frame: &AckFrame) {
         let flow = &mut self.flows[index as usize];
-        if let Source::Connection(sender) = &mut flow.source {
-            sender.acknowledge(self.now, frame);
-            // By the clock of the receiver when it sent this.
-            flow.heard = frame.at - (flow.back + flow.around);
-        }
+        flow.heard = frame.at;
+        flow.source.hear(self.now, frame);
+        self.go_on(index);
+    }
+
+    /// What a sender does that has heard from its receiver.
+    fn go_on(&mut self, index: u32) {
         self.sample(index);
         self.send(index);
         let flow = &mut self.flows[index as usize];
