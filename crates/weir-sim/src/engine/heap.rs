@@ -45,16 +45,16 @@ impl<T: Copy> Agenda<T> {
     /// Puts `what` down for `at`.
     #[inline]
     pub(crate) fn add(&mut self, at: Time, what: T) {
-        let entry = Entry { at, order: self.asked, what };
+        let order = self.asked;
         self.asked += 1;
         match &mut self.aside {
-            None => self.aside = Some(entry),
+            None => self.aside = Some(Entry { at, order, what }),
             // It was asked later: only an earlier time comes before the other.
             Some(aside) if at < aside.at => {
-                let later = std::mem::replace(aside, entry);
+                let later = std::mem::replace(aside, Entry { at, order, what });
                 self.push(later);
             }
-            Some(_) => self.push(entry),
+            Some(_) => self.push(Entry { at, order, what }),
         }
     }
 
