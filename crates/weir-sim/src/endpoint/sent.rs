@@ -79,8 +79,7 @@ impl SentPackets {
     fn resize(&mut self, room: usize) {
         let known: Vec<SentPacket> =
             (self.first..self.end).map(|number| self.slots[self.slot(number)]).collect();
-        let unused =
-            SentPacket { sequence: 0, bytes: 0, fate: Fate::Delivered, stamp: Stamp::default() };
+        let unused = SentPacket { sequence: 0, bytes: 0, fate: Fate::Delivered, stamp: Stamp::default() };
         self.slots = vec![unused; room];
         for (number, packet) in (self.first..).zip(known) {
             let slot = self.slot(number);

@@ -125,7 +125,7 @@ impl<O: Observer> Network<O> {
             return;
         }
         if self.flows[packet.flow.0 as usize].routed.is_some() {
-            self.leave_queue(HopId(index), *packet);
+            self.leave_queue(HopId(index), packet);
         } else {
             self.deliver(packet);
         }

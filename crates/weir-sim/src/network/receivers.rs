@@ -80,10 +80,10 @@ impl<O: Observer> Network<O> {
     /// The receiver acknowledges what waits, at `at`.
     fn answer(&mut self, index: u32, at: Time) {
         let flow = &mut self.flows[index as usize];
-        let mut frame = flow.receiver.acknowledge(at);
         if flow.routed.is_some() {
-            return self.send_ack(index, frame);
+            return self.send_ack(index, at);
         }
+        let mut frame = flow.receiver.acknowledge(at);
         frame.at += flow.back;
         if self.watches_return {
             if flow.returning.is_empty() {
