@@ -231,14 +231,15 @@ impl Scenario {
         Ok(params)
     }
 
-    /// The flows one by one: `count` alike become `name 1`, `name 2`...
+    /// The flows one by one: `count` alike become `name 1`, `name 2`... A controller that needs ECN has it.
     pub fn expanded_flows(&self) -> Vec<Flow> {
         let mut flows = Vec::new();
         for flow in &self.flows {
             let base = if flow.name.is_empty() { flow.default_name() } else { flow.name.clone() };
             for index in 1..=flow.count {
                 let name = if flow.count == 1 { base.clone() } else { format!("{base} {index}") };
-                flows.push(Flow { name, count: 1, ..flow.clone() });
+                let ecn = flow.ecn || flow.needs_ecn();
+                flows.push(Flow { name, count: 1, ecn, ..flow.clone() });
             }
         }
         // Two blocks of the same kind must not share a name in tables.
