@@ -4,11 +4,13 @@
 
 #[path = "theory/laws.rs"]
 mod laws;
+mod notation;
 #[path = "theory/paths.rs"]
 mod paths;
 
 use std::fmt::Write;
 
+use notation::ms;
 use paths::{EveryRound, Measured, Signals, Trial, UNLIMITED, setup};
 use weir_cc::{Dctcp, PragueParams, Rfc9002};
 use weir_core::{Duration, Rate};
@@ -17,10 +19,6 @@ const ENDLESS: &str = "pfifo limit 1000000p";
 
 fn seconds(seconds: f64) -> Duration {
     Duration::from_nanos((seconds * 1e9) as u64)
-}
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
 }
 
 /// Whether theory is within a tenth.
