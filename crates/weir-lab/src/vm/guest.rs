@@ -272,7 +272,9 @@ impl Guest {
         let words = "console=ttyS0 loglevel=5 oops=panic panic=-1 tsc=reliable rdinit=/init";
         qemu.args(["-append", words]);
         qemu.args(["-chardev", &format!("file,id=console,path={}", path(CONSOLE))]);
-        qemu.args(["-serial", "chardev:console", "-device", "virtio-serial-pci"]);
+        // What the guest has written is in its file before the guest goes on. A thread of QEMU's that is told of it might come
+        // to it only after the guest has switched itself off.
+        qemu.args(["-serial", "chardev:console", "-device", "virtio-serial-pci,ioeventfd=off"]);
         // QEMU's own standard output is the job's. It reads nothing, so its standard input can be the other way out.
         let results = self.sent(dir).display().to_string();
         let ports = [("out", "/proc/self/fd/1"), ("err", "/proc/self/fd/0"), ("results", results.as_str())];
