@@ -7,7 +7,7 @@ use weir_core::{Duration, Time};
 use crate::{Count, LossSample, RateSample};
 
 /// The counts when a packet was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// When.
     pub sent: Time,
@@ -78,6 +78,7 @@ impl Delivery {
 
     /// The delivery rate, by the packet that was sent last among those just [delivered](Self::deliver); `None` if it
     /// cannot be told from a burst of acknowledgements, being measured over less than the `shortest` round-trip time.
+    #[inline]
     pub fn sample(&mut self, now: Time, newest: &Stamp, shortest: Duration) -> Option<RateSample> {
         let then = &newest.then;
         let interval = newest.sent.since(then.first_sent).max(now.since(then.delivered_at));
