@@ -1,7 +1,7 @@
 //! The controllers by the names that scenarios use.
 
 use thiserror::Error;
-use weir_core::Duration;
+use weir_core::{Duration, Seed};
 
 use crate::{
     Allegro, Bbr1, Bbr3, Bbr3Params, Controller, Copa, Cubic, Cubic9438, Dctcp, Dctcp8257, Delay, Dip,
@@ -41,6 +41,12 @@ impl Entry {
     /// Makes one for a connection that begins.
     pub fn make(&self, choice: &Choice, setup: &Setup) -> Box<dyn Controller> {
         (self.make)(choice, setup)
+    }
+
+    /// Whether it uses ECN though the flow does not ask for it.
+    pub fn needs_ecn(&self) -> bool {
+        let setup = Setup { mss: 1448, initial_window: 10, random: Seed::default().stream("") };
+        self.make(&Choice { family: Family::Tcp, ecn: false }, &setup).ecn() != EcnUse::Off
     }
 }
 
@@ -230,6 +236,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn those_that_answer_marks_need_ecn() {
+        let needing: Vec<_> = ALL.iter().filter(|entry| entry.needs_ecn()).map(|entry| entry.name).collect();
+        assert_eq!(needing, ["dctcp", "dctcp-rfc8257", "bbr2-ecn", "bbr3-ecn", "prague"]);
     }
 
     #[test]

@@ -7,18 +7,12 @@ use weir_core::{Duration, Time};
 use crate::{Count, LossSample, RateSample};
 
 /// The counts when a packet was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// When.
     pub sent: Time,
-    delivered: u64,
-    delivered_bytes: u64,
-    delivered_ce: u64,
-    delivered_at: Time,
-    first_sent: Time,
-    lost: u64,
     in_flight: u64,
-    app_limited: bool,
+    then: Delivery,
 }
 
 /// The counts of a connection.
@@ -63,17 +57,7 @@ impl Delivery {
         if restarts {
             (self.first_sent, self.delivered_at) = (now, now);
         }
-        Stamp {
-            sent: now,
-            delivered: self.delivered,
-            delivered_bytes: self.delivered_bytes,
-            delivered_ce: self.delivered_ce,
-            delivered_at: self.delivered_at,
-            first_sent: self.first_sent,
-            lost: self.lost,
-            in_flight,
-            app_limited: self.app_limited > 0,
-        }
+        Stamp { sent: now, in_flight, then: *self }
     }
 
     /// There is nothing to send though the window is open, with `in_flight` packets under way: what is sent until they are
@@ -94,20 +78,22 @@ impl Delivery {
 
     /// The delivery rate, by the packet that was sent last among those just [delivered](Self::deliver); `None` if it
     /// cannot be told from a burst of acknowledgements, being measured over less than the `shortest` round-trip time.
+    #[inline]
     pub fn sample(&mut self, now: Time, newest: &Stamp, shortest: Duration) -> Option<RateSample> {
-        let interval = newest.sent.since(newest.first_sent).max(now.since(newest.delivered_at));
+        let then = &newest.then;
+        let interval = newest.sent.since(then.first_sent).max(now.since(then.delivered_at));
         (self.delivered_at, self.first_sent) = (now, newest.sent);
         (interval >= shortest && interval > Duration::ZERO).then(|| RateSample {
             delivered: Count {
-                packets: (self.delivered - newest.delivered) as u32,
-                bytes: self.delivered_bytes - newest.delivered_bytes,
+                packets: (self.delivered - then.delivered) as u32,
+                bytes: self.delivered_bytes - then.delivered_bytes,
             },
             interval,
-            prior_delivered: newest.delivered,
-            delivered_ce: (self.delivered_ce - newest.delivered_ce) as u32,
-            lost: (self.lost - newest.lost) as u32,
+            prior_delivered: then.delivered,
+            delivered_ce: (self.delivered_ce - then.delivered_ce) as u32,
+            lost: (self.lost - then.lost) as u32,
             in_flight_at_send: newest.in_flight,
-            app_limited: newest.app_limited,
+            app_limited: then.app_limited > 0,
         })
     }
 
@@ -116,8 +102,8 @@ impl Delivery {
         self.lost += 1;
         LossSample {
             in_flight_at_send: packet.in_flight,
-            lost: (self.lost - packet.lost) as u32,
-            app_limited: packet.app_limited,
+            lost: (self.lost - packet.then.lost) as u32,
+            app_limited: packet.then.app_limited > 0,
         }
     }
 

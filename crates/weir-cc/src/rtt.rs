@@ -28,6 +28,7 @@ impl Default for Rtt {
 
 impl Rtt {
     /// Takes note of a sample.
+    #[inline]
     pub fn sample(&mut self, rtt: Duration) {
         self.latest = rtt;
         self.shortest = self.shortest.min(rtt);

@@ -15,6 +15,7 @@ pub mod scenario;
 pub mod suite;
 pub mod summary;
 pub mod sweep;
+pub mod toml_file;
 pub mod traffic;
 pub mod vm;
 

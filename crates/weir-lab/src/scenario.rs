@@ -19,6 +19,7 @@ use weir_law::{MainSignal, Params};
 use weir_qdisc::QdiscConfig;
 
 use crate::host::{Hosts, MAX_ADDRESSES};
+use crate::toml_file::{self, FileError};
 use crate::toml_place;
 pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
 
@@ -104,22 +105,9 @@ fn one() -> u64 {
 /// A scenario that cannot run; the message names the place and the remedy.
 #[derive(Debug, Error)]
 pub enum ScenarioError {
-    /// The file could not be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It is not the TOML of a scenario. The message shows line and column.
-    #[error("{path}: {message}")]
-    Syntax {
-        /// The file.
-        path: String,
-        /// What the parser says, with the nearest known key.
-        message: String,
-    },
+    /// The file cannot be read, or is not the TOML of a scenario.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A value makes no sense.
     #[error("{path}: line {line}: {key}: {message}")]
     Value {
@@ -141,9 +129,7 @@ impl Scenario {
     /// If the file cannot be read, is not a scenario, or asks for something that cannot be.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ScenarioError::Read { path: name.clone(), source })?;
-        let mut scenario = Self::parse(&text, &name)?;
+        let mut scenario = Self::parse(&toml_file::read(path)?, &name)?;
         if scenario.name.is_empty() {
             scenario.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         }
@@ -155,10 +141,7 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::load`].
     pub fn parse(text: &str, path: &str) -> Result<Self, ScenarioError> {
-        let mut scenario: Self = toml::from_str(text).map_err(|error| ScenarioError::Syntax {
-            path: path.to_owned(),
-            message: with_nearest_key(&error.to_string()),
-        })?;
+        let mut scenario: Self = toml_file::parse(text, path)?;
         let folder = Path::new(path).parent().unwrap_or(Path::new(""));
         let checked = scenario.read_traces(folder).and_then(|()| {
             let end = scenario.end();
@@ -231,14 +214,15 @@ impl Scenario {
         Ok(params)
     }
 
-    /// The flows one by one: `count` alike become `name 1`, `name 2`...
+    /// The flows one by one: `count` alike become `name 1`, `name 2`... A controller that needs ECN has it.
     pub fn expanded_flows(&self) -> Vec<Flow> {
         let mut flows = Vec::new();
         for flow in &self.flows {
             let base = if flow.name.is_empty() { flow.default_name() } else { flow.name.clone() };
             for index in 1..=flow.count {
                 let name = if flow.count == 1 { base.clone() } else { format!("{base} {index}") };
-                flows.push(Flow { name, count: 1, ..flow.clone() });
+                let ecn = flow.ecn || flow.needs_ecn();
+                flows.push(Flow { name, count: 1, ecn, ..flow.clone() });
             }
         }
         // Two blocks of the same kind must not share a name in tables.

@@ -5,6 +5,22 @@ use comfy_table::{CellAlignment, Table, presets};
 use crate::figure::{self, FigureResult};
 use crate::result::{FlowResult, RunResult, fct_score};
 
+/// The columns of a table with a row per workload.
+pub(crate) const WORKLOAD_HEAD: [&str; 12] = [
+    "workload",
+    "requests",
+    "completed",
+    "FCT mean",
+    "p50",
+    "p90",
+    "p99",
+    "received",
+    "goodput",
+    "dropped",
+    "marked",
+    "stalls",
+];
+
 /// Tables of one run, or of several with the first as the baseline.
 pub fn text(results: &[(&str, &RunResult)]) -> String {
     let mut parts = Vec::new();
@@ -118,19 +134,9 @@ fn flows(result: &RunResult) -> String {
 }
 
 fn workloads(result: &RunResult) -> String {
-    let mut out = table(&[
-        "workload",
-        "requests",
-        "completed",
-        "FCT mean",
-        "p50",
-        "p90",
-        "p99",
-        "goodput",
-        "dropped",
-        "marked",
-        "stalls",
-    ]);
+    // A terminal has no room for what goodput tells as well.
+    let head = WORKLOAD_HEAD.into_iter().filter(|name| *name != "received");
+    let mut out = table(&head.collect::<Vec<_>>());
     let time = |fct: Option<f64>| fct.map_or_else(|| "-".to_owned(), |fct| format!("{fct:.3} s"));
     for workload in &result.workloads {
         out.add_row([

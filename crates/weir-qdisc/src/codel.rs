@@ -122,6 +122,10 @@ impl Codel {
 }
 
 impl Source for Ring {
+    fn head(&self) -> Option<&Packet> {
+        Ring::head(self)
+    }
+
     fn pop(&mut self) -> Option<Packet> {
         Ring::pop(self)
     }
@@ -133,6 +137,10 @@ impl Source for Ring {
     fn report(&self, kind: EventKind, packet: &Packet, now: Time, events: &mut dyn EventSink) {
         Ring::report(self, kind, packet, now, events);
     }
+
+    fn depart(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
+        Ring::depart(self, now, events)
+    }
 }
 
 impl Qdisc for Codel {
@@ -141,9 +149,7 @@ impl Qdisc for Codel {
     }
 
     fn dequeue(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
-        let packet = self.law.dequeue(&self.params, &mut self.ring, now, events)?;
-        self.ring.report(EventKind::Dequeue, &packet, now, events);
-        Some(packet)
+        self.law.dequeue(&self.params, &mut self.ring, now, events)
     }
 
     fn backlog(&self) -> Backlog {

@@ -8,7 +8,7 @@ mod keys;
 
 pub use keys::{BfifoConfig, PfifoConfig};
 
-use weir_core::{Backlog, EventKind, EventSink, Packet, Time};
+use weir_core::{Backlog, EventSink, Packet, Time};
 
 use crate::Qdisc;
 use crate::ring::{QueueLimit, Ring};
@@ -43,9 +43,7 @@ macro_rules! drop_tail {
             }
 
             fn dequeue(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
-                let packet = self.0.pop()?;
-                self.0.report(EventKind::Dequeue, &packet, now, events);
-                Some(packet)
+                self.0.depart(now, events)
             }
 
             fn backlog(&self) -> Backlog {

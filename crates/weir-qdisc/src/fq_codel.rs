@@ -122,6 +122,10 @@ struct Watched<'a> {
 }
 
 impl Source for Watched<'_> {
+    fn head(&self) -> Option<&Packet> {
+        self.store.head(self.queue)
+    }
+
     fn pop(&mut self) -> Option<Packet> {
         self.store.pop(self.queue)
     }
@@ -193,7 +197,6 @@ impl Qdisc for FqCodel {
             match law.dequeue(&self.params, &mut source, now, events) {
                 Some(packet) => {
                     self.rounds.sent(index, packet.wire_bytes);
-                    self.store.report(EventKind::Dequeue, &packet, now, events);
                     return Some(packet);
                 }
                 None => self.rounds.found_empty(index),

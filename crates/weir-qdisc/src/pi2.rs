@@ -18,7 +18,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use weir_core::{Backlog, DropReason, Duration, Ecn, EventKind, EventSink, MarkReason, Packet, Random, Time};
+use weir_core::{Backlog, DropReason, Duration, Ecn, EventSink, MarkReason, Packet, Random, Time};
 
 use crate::config::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
@@ -223,9 +223,7 @@ impl Qdisc for Pi2 {
 
     fn dequeue(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
         self.run_timer(now);
-        let packet = self.ring.pop()?;
-        self.ring.report(EventKind::Dequeue, &packet, now, events);
-        Some(packet)
+        self.ring.depart(now, events)
     }
 
     fn backlog(&self) -> Backlog {

@@ -103,11 +103,27 @@ impl Ring {
         self.packets.front().map_or(Duration::ZERO, |head| now.since(head.arrived))
     }
 
+    /// The packet at the head.
+    pub(crate) fn head(&self) -> Option<&Packet> {
+        self.packets.front()
+    }
+
     /// Takes the packet at the head, silently: what becomes of it is for the discipline to say.
     pub(crate) fn pop(&mut self) -> Option<Packet> {
         let packet = self.packets.pop_front()?;
         self.bytes -= u64::from(packet.wire_bytes);
         Some(packet)
+    }
+
+    /// Takes the packet at the head and reports its departure.
+    #[inline]
+    pub(crate) fn depart(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
+        // Read where it lies: it is not taken apart on its way to the event and out.
+        let head = self.packets.front()?;
+        self.bytes -= u64::from(head.wire_bytes);
+        let backlog = Backlog { packets: self.packets.len() as u32 - 1, bytes: self.bytes };
+        self.say(EventKind::Dequeue, head, now, now.since(head.arrived), backlog, events);
+        self.packets.pop_front()
     }
 
     pub(crate) fn backlog(&self) -> Backlog {

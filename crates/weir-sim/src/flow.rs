@@ -13,6 +13,7 @@ use crate::endpoint::{
 };
 use crate::hop::HopId;
 use crate::route::Routed;
+use crate::treatment::Treatment;
 use crate::workload::Task;
 
 /// How much a flow sends.
@@ -338,6 +339,16 @@ pub(crate) enum Source {
     },
 }
 
+impl Source {
+    /// A connection's sender takes an acknowledgement.
+    #[inline]
+    pub(crate) fn hear(&mut self, now: Time, frame: &AckFrame) {
+        if let Self::Connection(sender) = self {
+            sender.acknowledge(now, frame);
+        }
+    }
+}
+
 pub(crate) struct Flow {
     pub(crate) hosts: [u16; 2],
     pub(crate) path: Vec<HopId>,
@@ -349,9 +360,7 @@ pub(crate) struct Flow {
     pub(crate) around: Duration,
     pub(crate) amount: Amount,
     pub(crate) start: Time,
-    pub(crate) loss: f64,
-    pub(crate) mark: f64,
-    pub(crate) remark: Option<Ecn>,
+    pub(crate) treatment: Option<Box<Treatment>>,
     pub(crate) header: u32,
     /// Segments that it hands over as one packet at most.
     pub(crate) gso: u16,
@@ -360,7 +369,6 @@ pub(crate) struct Flow {
     /// Wire bytes of an acknowledgement alone.
     pub(crate) ack_bytes: u32,
     pub(crate) routed: Option<Box<Routed>>,
-    pub(crate) random: Random,
     pub(crate) source: Source,
     pub(crate) receiver: Receiver,
     /// Acknowledgements on their way from the bottleneck to the sender.
@@ -433,6 +441,7 @@ impl Flow {
             }
         };
         Ok(Self {
+            treatment: Treatment::of(&spec, random),
             hosts: spec.hosts,
             path: spec.path,
             tail: behind / 2,
@@ -440,15 +449,11 @@ impl Flow {
             around: before,
             amount: spec.amount,
             start: Time::ZERO + spec.start,
-            loss: spec.loss,
-            mark: spec.mark,
-            remark: spec.remark,
             header,
             gso: spec.ends.gso.clamp(1, LARGEST_GSO),
             heard: Time::ZERO,
             ack_bytes: if matches!(spec.kind, Kind::Quic(_)) { QUIC_ACK } else { TCP_ACK },
             routed: routed.map(Box::new),
-            random,
             source,
             receiver,
             acks: VecDeque::new(),

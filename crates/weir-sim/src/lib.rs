@@ -30,6 +30,7 @@ mod route;
 pub mod share;
 mod steps;
 mod trace;
+mod treatment;
 mod workload;
 
 pub use endpoint::{EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, SenderConfig};

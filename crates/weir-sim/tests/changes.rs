@@ -1,31 +1,17 @@
 //! What others do to packets on the way: rates that change, a tunnel with an anti-replay window, and boxes that rewrite the
 //! codepoint.
 
-use weir_core::{Duration, Ecn, Rate, Seed, Time};
-use weir_sim::{Amount, FlowId, FlowSpec, HopId, HopSpec, Kind, Network, RateSteps};
+mod notation;
 
-fn ms(number: u64) -> Duration {
-    Duration::from_millis(number)
-}
+use notation::{at, hop, ms, rate, tcp};
+use weir_core::{Duration, Ecn, Seed};
+use weir_sim::{Amount, FlowId, FlowSpec, Kind, Network, RateSteps};
 
-fn at(number: u64) -> Time {
-    Time::ZERO + ms(number)
-}
-
-fn rate(text: &str) -> Rate {
-    text.parse().unwrap()
-}
-
-fn hop(link: &str, qdisc: &str) -> HopSpec {
-    HopSpec::new(rate(link), qdisc.parse().unwrap(), ms(20)).unwrap()
-}
+/// How long each flow sends.
+const LENGTH: Amount = Amount::Time(Duration::from_secs(20));
 
 fn network() -> Network<()> {
     Network::new(Seed { seed: 7, run: 0 }, ())
-}
-
-fn tcp(name: &str, hop: HopId) -> FlowSpec {
-    FlowSpec::new(Kind::Tcp(name.to_owned()), &[hop], ms(20)).unwrap().amount(Amount::Time(ms(20_000)))
 }
 
 #[test]
@@ -61,8 +47,9 @@ fn in_a_tunnel(qdisc: &str, window: Option<u32>) -> ([u64; 2], u64) {
     });
     // Two packets at a time are a queue to Prague at such a rate.
     let ends = weir_sim::EndOptions { min_burst: 1, ..weir_sim::EndOptions::default() };
-    let flows: [FlowId; 2] = ["cubic", "prague"]
-        .map(|name| network.add_flow(tcp(name, link).ecn(name == "prague").ends(ends)).unwrap());
+    let flows: [FlowId; 2] = ["cubic", "prague"].map(|name| {
+        network.add_flow(tcp(name, &[link], 20).amount(LENGTH).ecn(name == "prague").ends(ends)).unwrap()
+    });
     network.run_until(at(25_000));
     (flows.map(|flow| network.flow(flow).bytes), network.hop(link).lost)
 }
@@ -84,7 +71,7 @@ fn a_tunnel_loses_what_another_queue_has_let_pass() {
 fn rewritten(ecn: bool, codepoint: Option<Ecn>, qdisc: &str) -> (u64, u64, u64) {
     let mut network = network();
     let link = network.add_hop(hop("20mbit", qdisc));
-    let spec = tcp("cubic", link).ecn(ecn);
+    let spec = tcp("cubic", &[link], 20).amount(LENGTH).ecn(ecn);
     let flow = match codepoint {
         Some(codepoint) => spec.remark(codepoint),
         None => spec,
@@ -100,7 +87,7 @@ fn a_sender_keeps_to_its_largest_rate() {
     let mut network = network();
     let link = network.add_hop(hop("20mbit", "bfifo limit 1bdp"));
     let ends = weir_sim::EndOptions { max_rate: Some(rate("5mbit")), ..weir_sim::EndOptions::default() };
-    let flow = network.add_flow(tcp("cubic", link).ends(ends)).unwrap();
+    let flow = network.add_flow(tcp("cubic", &[link], 20).amount(LENGTH).ends(ends)).unwrap();
     network.run_until(at(20_000));
     let bytes = network.flow(flow).bytes;
     let most = 5_000_000 / 8 * 20;

@@ -1,17 +1,12 @@
 //! What may be set at the ends of a flow: super-packets, acknowledgements, the first window.
 
+mod notation;
+
+use notation::{at, hop, ms, tcp};
 use weir_core::{Audit, Duration, Ecn, Event, EventKind, EventSink, FlowId, Packet, RateMeter, Seed, Time};
-use weir_sim::{Amount, Carried, EndOptions, FlowSpec, HopId, HopSpec, LARGEST_GSO, Network, Observer};
+use weir_sim::{Amount, Carried, EndOptions, FlowSpec, HopId, LARGEST_GSO, Network, Observer};
 
 const RATE: &str = "50mbit";
-
-fn ms(number: u64) -> Duration {
-    Duration::from_millis(number)
-}
-
-fn hop(qdisc: &str) -> HopSpec {
-    HopSpec::new(RATE.parse().unwrap(), qdisc.parse().unwrap(), ms(20)).unwrap()
-}
 
 /// Counts packets and segments at one link.
 struct Counts {
@@ -82,19 +77,19 @@ fn super_packets_are_conserved_segment_by_segment() {
         ["bfifo limit 2bdp", "codel ecn", "fq_codel", "pie ecn", "dualpi2", "cake", "crq split shared", "crq"]
     {
         let mut network = Network::new(Seed { seed: 3, run: 0 }, Counts::new());
-        let hop = network.add_hop(hop(qdisc));
+        let hop = network.add_hop(hop(RATE, qdisc));
         let ends = EndOptions { gso: 16, ..EndOptions::default() };
         let flows: Vec<FlowId> = [("cubic", 20, 0.0), ("reno", 40, 0.002), ("bbr1", 10, 0.0)]
             .into_iter()
             .map(|(name, rtt, loss)| {
-                let spec = FlowSpec::tcp(name, hop, ms(rtt)).unwrap().loss(loss).ends(ends);
+                let spec = tcp(name, &[hop], rtt).loss(loss).ends(ends);
                 network.add_flow(spec).unwrap()
             })
             .collect();
         // Its last segment is a short one.
         let sized = FlowSpec::quic("cubic", hop, ms(30)).unwrap().amount(Amount::Bytes(100_001)).ends(ends);
         let sized = network.add_flow(sized.ecn(true)).unwrap();
-        network.run_until(Time::ZERO + ms(6000));
+        network.run_until(at(6000));
         let received: u64 = flows.iter().chain([&sized]).map(|flow| network.flow(*flow).packets).sum();
         let report = network.flow(sized);
         assert!(report.finished.is_some() && report.bytes == 100_001, "{qdisc}: {report:?}");
@@ -115,11 +110,11 @@ fn super_packets_are_conserved_segment_by_segment() {
 fn one_mark_marks_all_segments() {
     let run = |gso| {
         let mut network = Network::new(Seed::default(), Counts::new());
-        let hop = network.add_hop(hop("codel ecn target 1ms interval 20ms"));
+        let hop = network.add_hop(hop(RATE, "codel ecn target 1ms interval 20ms"));
         let ends = EndOptions { gso, ..EndOptions::default() };
         let spec = FlowSpec::quic("reno", hop, ms(20)).unwrap().ecn(true).ends(ends);
         let flow = network.add_flow(spec.amount(Amount::Bytes(20_000_000))).unwrap();
-        assert!(network.run_until_done(Time::ZERO + ms(60_000)));
+        assert!(network.run_until_done(at(60_000)));
         // The last acknowledgements come home.
         let end = network.now() + ms(1000);
         network.run_until(end);
@@ -140,10 +135,10 @@ fn one_mark_marks_all_segments() {
 fn acknowledgements_are_as_sparse_as_asked_for() {
     let packets_per_ack = |ends: EndOptions| {
         let mut network = Network::new(Seed::default(), Counts::new());
-        let hop = network.add_hop(hop("pfifo limit 2000p"));
-        let spec = FlowSpec::tcp("cubic", hop, ms(20)).unwrap().ends(ends);
+        let hop = network.add_hop(hop(RATE, "pfifo limit 2000p"));
+        let spec = tcp("cubic", &[hop], 20).ends(ends);
         let flow = network.add_flow(spec.amount(Amount::Bytes(10_000_000))).unwrap();
-        assert!(network.run_until_done(Time::ZERO + ms(60_000)));
+        assert!(network.run_until_done(at(60_000)));
         let (end, packets) = (network.now() + ms(1000), network.flow(flow).packets);
         network.run_until(end);
         (packets as f64 / network.into_observer().acks as f64 * 100.0).round() / 100.0
@@ -170,10 +165,10 @@ fn acknowledgements_are_as_sparse_as_asked_for() {
 fn the_first_window_is_what_was_asked_for() {
     for window in [1, 10, 40] {
         let mut network = Network::new(Seed::default(), Counts::new());
-        let hop = network.add_hop(hop("pfifo limit 2000p"));
+        let hop = network.add_hop(hop(RATE, "pfifo limit 2000p"));
         let ends = EndOptions { initial_window: window, ..EndOptions::default() };
-        network.add_flow(FlowSpec::tcp("reno", hop, ms(20)).unwrap().ends(ends)).unwrap();
-        network.run_until(Time::ZERO + ms(60));
+        network.add_flow(tcp("reno", &[hop], 20).ends(ends)).unwrap();
+        network.run_until(at(60));
         assert_eq!(network.observer().first_burst, u64::from(window));
     }
 }
@@ -182,7 +177,7 @@ fn the_first_window_is_what_was_asked_for() {
 fn all_of_it_gives_the_same_bytes_again() {
     let run = |number| {
         let mut network = Network::new(Seed { seed: 1, run: number }, ());
-        let hop = network.add_hop(hop("codel ecn"));
+        let hop = network.add_hop(hop(RATE, "codel ecn"));
         let ends = EndOptions {
             gso: 12,
             initial_window: 20,
@@ -193,10 +188,10 @@ fn all_of_it_gives_the_same_bytes_again() {
             gro: Duration::from_micros(400),
         };
         let flows = ["cubic", "reno"].map(|name| {
-            let spec = FlowSpec::tcp(name, hop, ms(20)).unwrap().ends(ends).loss(0.001);
+            let spec = tcp(name, &[hop], 20).ends(ends).loss(0.001);
             network.add_flow(spec.ecn(true)).unwrap()
         });
-        network.run_until(Time::ZERO + ms(5000));
+        network.run_until(at(5000));
         flows.map(|flow| network.flow(flow))
     };
     assert_eq!(run(0), run(0));

@@ -2,34 +2,14 @@
 //! do what flows without do where both can.
 
 mod books;
+mod notation;
 
 use std::sync::Arc;
 
 use books::{Book, Books};
-use weir_core::{Duration, FlowId, Rate, Seed, Time};
-use weir_sim::{
-    Amount, FlowSpec, HopId, HopSpec, Impairment, Kind, Network, OPPORTUNITY_BYTES, Observer, Trace,
-};
-
-fn ms(number: u64) -> Duration {
-    Duration::from_millis(number)
-}
-
-fn at(number: u64) -> Time {
-    Time::ZERO + ms(number)
-}
-
-fn rate(text: &str) -> Rate {
-    text.parse().unwrap()
-}
-
-fn hop(link: &str, qdisc: &str) -> HopSpec {
-    HopSpec::new(rate(link), qdisc.parse().unwrap(), ms(20)).unwrap()
-}
-
-fn tcp(name: &str, path: &[HopId], rtt: u64) -> FlowSpec {
-    FlowSpec::new(Kind::Tcp(name.to_owned()), path, ms(rtt)).unwrap()
-}
+use notation::{at, hop, ms, rate, tcp};
+use weir_core::{Duration, FlowId, Seed, Time};
+use weir_sim::{Amount, FlowSpec, HopId, Impairment, Kind, Network, OPPORTUNITY_BYTES, Observer, Trace};
 
 fn udp(link: &str, path: &[HopId]) -> FlowSpec {
     FlowSpec::new(Kind::Datagrams(rate(link)), path, ms(20)).unwrap()

@@ -2,29 +2,23 @@
 //! are never idle with a backlog, and Little's law.
 
 mod books;
+mod notation;
 
 use books::{Book, Books};
-use weir_core::{Duration, FlowId, Seed, Time};
+use notation::{at, hop, ms, tcp};
+use weir_core::{FlowId, Seed};
 use weir_qdisc::QdiscConfig;
-use weir_sim::{Amount, FlowReport, FlowSpec, HopSpec, Kind, Network, Observer};
+use weir_sim::{Amount, FlowReport, FlowSpec, Kind, Network, Observer};
 
 const RATE: &str = "20mbit";
-
-fn ms(number: u64) -> Duration {
-    Duration::from_millis(number)
-}
-
-fn hop(qdisc: &str) -> HopSpec {
-    HopSpec::new(RATE.parse().unwrap(), qdisc.parse().unwrap(), ms(20)).unwrap()
-}
 
 /// Three kinds of traffic over one link.
 fn mixed<O: Observer>(seed: Seed, qdisc: &str, observer: O) -> (Network<O>, Vec<FlowId>) {
     let mut network = Network::new(seed, observer);
-    let hop = network.add_hop(hop(qdisc));
+    let hop = network.add_hop(hop(RATE, qdisc));
     let mut flows = Vec::new();
     for (name, rtt, loss) in [("cubic", 20, 0.0), ("reno", 50, 0.001), ("bbr1", 10, 0.0)] {
-        let spec = FlowSpec::tcp(name, hop, ms(rtt)).unwrap().loss(loss).start(ms(rtt));
+        let spec = tcp(name, &[hop], rtt).loss(loss).start(ms(rtt));
         flows.push(network.add_flow(spec).unwrap());
     }
     let quic = FlowSpec::quic("cubic", hop, ms(30)).unwrap().amount(Amount::Bytes(500_000)).ecn(true);
@@ -44,7 +38,7 @@ fn all_disciplines() -> Vec<&'static str> {
 
 fn reports(seed: Seed, qdisc: &str) -> Vec<FlowReport> {
     let (mut network, flows) = mixed(seed, qdisc, ());
-    network.run_until(Time::ZERO + ms(10_000));
+    network.run_until(at(10_000));
     flows.into_iter().map(|flow| network.flow(flow)).collect()
 }
 
@@ -82,15 +76,14 @@ fn another_flow_leaves_the_draws_of_the_first_alone() {
     // Far below the link's rate, so that nothing but its own losses can move the first flow.
     let sent = |flows: u32| {
         let mut network = Network::new(Seed { seed: 9, run: 0 }, ());
-        let hop = network
-            .add_hop(HopSpec::new("10gbit".parse().unwrap(), "bfifo".parse().unwrap(), ms(20)).unwrap());
+        let hop = network.add_hop(hop("10gbit", "bfifo"));
         let ids: Vec<_> = (0..flows)
             .map(|_| {
                 let rate = Kind::Datagrams("5mbit".parse().unwrap());
                 network.add_flow(FlowSpec::new(rate, &[hop], ms(20)).unwrap().loss(0.1)).unwrap()
             })
             .collect();
-        network.run_until(Time::ZERO + ms(3000));
+        network.run_until(at(3000));
         network.flow(ids[0])
     };
     let alone = sent(1);
@@ -104,7 +97,7 @@ fn packets_are_conserved_links_keep_their_rate_and_littles_law_holds() {
     for qdisc in all_disciplines() {
         let books = Books(vec![Book::new(RATE.parse().unwrap())]);
         let (mut network, flows) = mixed(Seed { seed: 3, run: 0 }, qdisc, books);
-        network.run_until(Time::ZERO + ms(8000));
+        network.run_until(at(8000));
         let received: u64 = flows.iter().map(|flow| network.flow(*flow).packets).sum();
         let left = network.drain();
         let books = network.into_observer();

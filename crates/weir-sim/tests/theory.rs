@@ -4,23 +4,21 @@
 
 #[path = "theory/laws.rs"]
 mod laws;
+mod notation;
 #[path = "theory/paths.rs"]
 mod paths;
 
 use std::fmt::Write;
 
+use notation::ms;
 use paths::{EveryRound, Measured, Signals, Trial, UNLIMITED, setup};
-use weir_cc::{Dctcp, Rfc9002};
+use weir_cc::{Dctcp, PragueParams, Rfc9002};
 use weir_core::{Duration, Rate};
 
 const ENDLESS: &str = "pfifo limit 1000000p";
 
 fn seconds(seconds: f64) -> Duration {
     Duration::from_nanos((seconds * 1e9) as u64)
-}
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
 }
 
 /// Whether theory is within a tenth.
@@ -128,10 +126,15 @@ fn cubic_is_renos_peer_on_short_paths_and_follows_its_curve_on_long_ones() {
     insta::assert_snapshot!(table);
 }
 
-/// Long enough to forget the beginning ten times over: the window moves towards its mean within 2/p round trips.
-fn with_marks(controller: &str, fluid: bool, p: f64, even: bool, run: u64) -> Measured {
-    let rtt = ms(30);
-    let length = seconds(20.0 / p * rtt.as_secs_f64() + 30.0);
+/// The round trip that a sender reckons with: Prague takes none for shorter than its target, once it has had 500.
+fn reckoned(controller: &str, rtt: Duration) -> Duration {
+    if controller == "prague" { rtt.max(PragueParams::default().target) } else { rtt }
+}
+
+/// Long enough to forget the beginning ten times over: the window moves towards its mean within 2/p round trips. (At 5 ms
+/// Prague has its 500 within the warm-up.)
+fn with_marks(controller: &str, fluid: bool, rtt: Duration, p: f64, even: bool, run: u64) -> Measured {
+    let length = seconds((20.0 / p + 1000.0) * reckoned(controller, rtt).as_secs_f64());
     let trial = Trial {
         controller,
         own: fluid.then(|| -> Box<dyn weir_cc::Controller> { Box::new(EveryRound::new()) }),
@@ -149,18 +152,22 @@ fn with_marks(controller: &str, fluid: bool, p: f64, even: bool, run: u64) -> Me
 
 #[test]
 fn dctcp_holds_2_over_p_under_even_marks_and_more_under_random_ones() {
-    let mut table = String::from("controller        marks        p    marked      W    p*W  theory  ratio\n");
+    let mut table =
+        String::from("controller        marks   rtt_ms        p    marked      W    p*W  theory  ratio\n");
     let mut run = 200;
-    for (controller, fluid) in
-        [("dctcp", true), ("dctcp-rfc8257", false), ("prague", false), ("dctcp", false)]
-    {
-        for (even, p) in [false, true]
-            .into_iter()
-            .flat_map(|even| [0.01, 0.02, 0.05, 0.1].into_iter().map(move |p| (even, p)))
-        {
+    for (controller, fluid, rtts) in [
+        ("dctcp", true, &[5, 30, 100][..]),
+        ("dctcp-rfc8257", false, &[5, 30, 100]),
+        ("prague", false, &[5, 10, 30, 100]),
+        ("dctcp", false, &[30]),
+    ] {
+        for (even, rtt, p) in [false, true].into_iter().flat_map(|even| {
+            rtts.iter().flat_map(move |rtt| [0.01, 0.02, 0.05, 0.1].map(|p| (even, ms(*rtt), p)))
+        }) {
             run += 1;
-            let Measured { window, marked } = with_marks(controller, fluid, p, even, run);
+            let Measured { window, marked } = with_marks(controller, fluid, rtt, p, even, run);
             let name = if fluid { "every round trip" } else { controller };
+            let share = rtt.as_secs_f64() / reckoned(controller, rtt).as_secs_f64();
             let law = match (name, even) {
                 ("every round trip", _) => Some(2.0),
                 // No cut is left of an alpha so small, but a packet is won only if no mark comes for two windows.
@@ -169,12 +176,14 @@ fn dctcp_holds_2_over_p_under_even_marks_and_more_under_random_ones() {
                 ("dctcp", false) if p >= 0.05 => Some(2.0),
                 // Shares below 1/64 are lost, and with them alpha.
                 ("dctcp", false) => None,
+                ("prague", true) if share < 1.0 => Some(laws::even_prague(p, share)),
+                ("prague", false) => Some(laws::random_prague(p, share)),
                 (_, true) => Some(2.0 * (1.0 - p)),
-                (_, false) => Some(laws::random_dctcp(p)),
+                (_, false) => Some(laws::random_dctcp(1.0 - p)),
             };
             match law {
-                Some(law) => assert_close(&format!("{name} {p} even {even}"), p * window, law),
-                None => assert!(p * window > laws::random_dctcp(p), "{name} {p}: {window}"),
+                Some(law) => assert_close(&format!("{name} {rtt} {p} even {even}"), p * window, law),
+                None => assert!(p * window > laws::random_dctcp(1.0 - p), "{name} {p}: {window}"),
             }
             let marks = if even { "even" } else { "random" };
             let (theory, ratio) = law.map_or(("-".to_owned(), "-".to_owned()), |law| {
@@ -182,7 +191,8 @@ fn dctcp_holds_2_over_p_under_even_marks_and_more_under_random_ones() {
             });
             writeln!(
                 table,
-                "{name:16}  {marks:6}  {p:7}  {marked:8.4}  {window:5.1}  {:5.2}  {theory:>6}  {ratio:>5}",
+                "{name:16}  {marks:6}  {:6}  {p:7}  {marked:8.4}  {window:5.1}  {:5.2}  {theory:>6}  {ratio:>5}",
+                rtt.as_millis_f64(),
                 p * window
             )
             .unwrap();
@@ -199,11 +209,17 @@ fn dctcp_marks_of_a_step_follow_its_cycle() {
     let mut run = 300;
     for (controller, at_once) in [("dctcp-rfc8257", false), ("dctcp", true), ("dctcp", false)] {
         for (mbit, rtt, step) in [
-            (20, 20, "8p"),
             (40, 7, "8p"),
+            (80, 5, "8p"),
+            (20, 20, "8p"),
+            (4, 100, "8p"),
             (100, 5, "10p"),
+            (200, 5, "20p"),
             (50, 20, "20p"),
+            (10, 100, "20p"),
+            (400, 5, "40p"),
             (100, 20, "40p"),
+            (20, 100, "40p"),
             (400, 20, "150p"),
         ] {
             run += 1;
@@ -218,8 +234,8 @@ fn dctcp_marks_of_a_step_follow_its_cycle() {
                 signals: Signals::None,
                 every: 1,
                 run,
-                warm_up: Duration::from_secs(15),
-                length: Duration::from_secs(30),
+                warm_up: ms(rtt) * 750,
+                length: ms(rtt) * 1500,
             };
             let Measured { window, marked } = trial.measure();
             let (paper, law) = ((2.0 / window).sqrt(), laws::step_dctcp(window));

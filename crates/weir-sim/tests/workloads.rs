@@ -1,26 +1,25 @@
 //! Workloads: arrivals and sizes are what was asked for, what is offered below the link's rate is carried, and draws are each
 //! workload's own.
 
+mod notation;
+
+use notation::{at, hop, ms, tcp};
 use weir_core::{Duration, FlowId, Rate, Seed, Time};
 use weir_sim::{
-    Amount, EndOptions, FlowSpec, HopId, HopSpec, Kind, Network, Observer, Opening, Pattern, Request, Size,
-    Span, WorkloadId, WorkloadSpec,
+    Amount, EndOptions, FlowSpec, HopId, Kind, Network, Observer, Opening, Pattern, Request, Size, Span,
+    WorkloadId, WorkloadSpec,
 };
 
 const RATE: &str = "50mbit";
 
-fn ms(number: u64) -> Duration {
-    Duration::from_millis(number)
-}
-
 fn network<O: Observer>(seed: u64, qdisc: &str, observer: O) -> (Network<O>, HopId) {
     let mut network = Network::new(Seed { seed, run: 0 }, observer);
-    let hop = network.add_hop(HopSpec::new(RATE.parse().unwrap(), qdisc.parse().unwrap(), ms(20)).unwrap());
+    let hop = network.add_hop(hop(RATE, qdisc));
     (network, hop)
 }
 
 fn crowd(hop: HopId, rate: f64, size: Size, connections: u32) -> WorkloadSpec {
-    let connection = FlowSpec::tcp("cubic", hop, ms(20)).unwrap();
+    let connection = tcp("cubic", &[hop], 20);
     WorkloadSpec::new(connection, Pattern::Poisson { rate, size, connections })
 }
 
@@ -36,7 +35,7 @@ fn a_crowd_comes_as_often_and_asks_for_as_much_as_it_should() {
     let (mut network, hop) = network(5, "fq_codel", ());
     let size = Size::Pareto { mean: 12_000.0, shape: 1.3, cap: Some(500_000.0) };
     let workload = network.add_workload(crowd(hop, 200.0, size, 1000).length(ms(60_000))).unwrap();
-    assert!(network.run_until_done(Time::ZERO + ms(90_000)));
+    assert!(network.run_until_done(at(90_000)));
     let report = network.workload(workload);
     let requests = report.requests;
     // A Poisson count has its mean as its variance: 12000 +- 110.
@@ -64,7 +63,7 @@ fn what_is_offered_below_the_rate_is_carried() {
         let wire = 30_000.0 * 1514.0 / 1448.0 + 33.0;
         let rate = load * 50e6 / 8.0 / wire;
         let workload = network.add_workload(crowd(hop, rate, size, 5000)).unwrap();
-        network.run_until(Time::ZERO + ms(60_000));
+        network.run_until(at(60_000));
         let report = network.workload(workload);
         let offered: u64 = report.requests.iter().map(|request| request.bytes).sum();
         let done = report.requests.iter().filter(|request| request.finished.is_some());
@@ -87,7 +86,7 @@ fn finished_connections_are_used_again() {
     let (mut network, hop) = network(7, "fq_codel", Openings::default());
     let workload =
         network.add_workload(crowd(hop, 1000.0, Size::Fixed(3000), 1000).requests(50_000)).unwrap();
-    assert!(network.run_until_done(Time::ZERO + ms(100_000)));
+    assert!(network.run_until_done(at(100_000)));
     let report = network.workload(workload);
     assert_eq!(report.requests.len(), 50_000);
     assert!(report.requests.iter().all(|request| request.finished.is_some()));
@@ -117,7 +116,7 @@ impl Observer for Openings {
 fn requests_wait_where_connections_are_few() {
     let (mut network, hop) = network(8, "fq_codel", ());
     let workload = network.add_workload(crowd(hop, 200.0, Size::Fixed(3000), 4).requests(2000)).unwrap();
-    assert!(network.run_until_done(Time::ZERO + ms(100_000)));
+    assert!(network.run_until_done(at(100_000)));
     let report = network.workload(workload);
     assert_eq!(report.connections, 4);
     assert!(report.waited > 1500, "{}", report.waited);
@@ -131,11 +130,11 @@ fn requests_wait_where_connections_are_few() {
 #[test]
 fn users_think_between_response_and_request() {
     let (mut network, hop) = network(9, "fq_codel", ());
-    let connection = FlowSpec::tcp("cubic", hop, ms(20)).unwrap();
+    let connection = tcp("cubic", &[hop], 20);
     let think = Span::Exponential(ms(200));
     let pattern = Pattern::Requests { users: 10, think, size: Size::Fixed(20_000) };
     let workload = network.add_workload(WorkloadSpec::new(connection, pattern).length(ms(60_000))).unwrap();
-    assert!(network.run_until_done(Time::ZERO + ms(90_000)));
+    assert!(network.run_until_done(at(90_000)));
     let report = network.workload(workload);
     assert_eq!(report.connections, 10);
     let times = report.requests.iter().map(|request| request.finished.unwrap().since(request.start));
@@ -160,7 +159,7 @@ fn players_hold_what_they_may_and_stall_where_the_link_is_too_slow() {
         let pattern = Pattern::Video { users: 4, segment: ms(2000), bitrate, buffer: ms(10_000) };
         let workload =
             network.add_workload(WorkloadSpec::new(connection, pattern).length(ms(60_000))).unwrap();
-        network.run_until(Time::ZERO + ms(100_000));
+        network.run_until(at(100_000));
         let report = network.workload(workload);
         assert!(report.requests.iter().all(|request| request.bytes == bitrate.bytes_in(ms(2000)).0));
         (report.requests.len(), report.stalls, report.stalled)
@@ -182,7 +181,7 @@ fn sources_are_on_for_as_long_as_they_should() {
     let pattern = Pattern::OnOff { users: 3, on: Span::Exponential(ms(50)), off: Span::Exponential(ms(150)) };
     let spec = WorkloadSpec::new(connection, pattern).length(ms(120_000));
     let workload = network.add_workload(spec).unwrap();
-    assert!(network.run_until_done(Time::ZERO + ms(150_000)));
+    assert!(network.run_until_done(at(150_000)));
     let report = network.workload(workload);
     let count = report.requests.len() as f64;
     let cycles = 3.0 * 120.0 / 0.2;
@@ -199,10 +198,10 @@ fn sources_are_on_for_as_long_as_they_should() {
 #[test]
 fn greedy_sources_fill_the_link_while_they_are_on() {
     let (mut network, hop) = network(12, "fq_codel", ());
-    let connection = FlowSpec::tcp("cubic", hop, ms(10)).unwrap();
+    let connection = tcp("cubic", &[hop], 10);
     let pattern = Pattern::OnOff { users: 1, on: Span::Fixed(ms(1000)), off: Span::Fixed(ms(1000)) };
     let workload = network.add_workload(WorkloadSpec::new(connection, pattern).length(ms(19_500))).unwrap();
-    assert!(network.run_until_done(Time::ZERO + ms(60_000)));
+    assert!(network.run_until_done(at(60_000)));
     let report = network.workload(workload);
     assert_eq!(report.requests.len(), 10);
     // 95.6 % of 50 Mbit/s is payload, less slow start.
@@ -224,16 +223,14 @@ fn draws_are_each_workloads_own() {
             FlowSpec::new(datagrams, &[hop], ms(20)).unwrap().loss(0.1).amount(Amount::Time(ms(20_000)));
         let lossy = network.add_flow(lossy).unwrap();
         if before {
-            network
-                .add_flow(FlowSpec::tcp("reno", hop, ms(20)).unwrap().amount(Amount::Bytes(50_000)))
-                .unwrap();
+            network.add_flow(tcp("reno", &[hop], 20).amount(Amount::Bytes(50_000))).unwrap();
         }
         let size = Size::Pareto { mean: 8000.0, shape: 1.5, cap: None };
         let first = network.add_workload(crowd(hop, 20.0, size, 100).length(ms(20_000))).unwrap();
         if after {
             network.add_workload(crowd(hop, 30.0, size, 100).length(ms(20_000))).unwrap();
         }
-        network.run_until(Time::ZERO + ms(30_000));
+        network.run_until(at(30_000));
         let wishes = |workload: WorkloadId| {
             let wish = |request: &Request| (request.start, request.bytes);
             network.workload(workload).requests.iter().map(wish).collect::<Vec<_>>()
@@ -251,11 +248,11 @@ fn the_same_seed_gives_the_same_requests() {
     let run = |seed| {
         let (mut network, hop) = network(seed, "codel ecn", ());
         let ends = EndOptions { gso: 8, initial_window: 20, ..EndOptions::default() };
-        let connection = FlowSpec::tcp("bbr1", hop, ms(20)).unwrap().loss(0.01).ends(ends);
+        let connection = tcp("bbr1", &[hop], 20).loss(0.01).ends(ends);
         let size = Size::Exponential(40_000.0);
         let crowd = Pattern::Poisson { rate: 80.0, size, connections: 1000 };
         let one = network.add_workload(WorkloadSpec::new(connection, crowd)).unwrap();
-        network.run_until(Time::ZERO + ms(20_000));
+        network.run_until(at(20_000));
         network.workload(one).requests.to_vec()
     };
     let requests = run(1);

@@ -37,7 +37,7 @@ pub(crate) fn list(json: bool) -> anyhow::Result<ExitCode> {
 pub(crate) fn run(args: &SuiteRunArgs) -> anyhow::Result<ExitCode> {
     let suite = suite::find(&args.suite)?;
     let plan = Plan {
-        world: args.world.into(),
+        world: args.place.world.into(),
         qdiscs: args.qdiscs.clone(),
         only: args.only.clone(),
         seed: args.seed,
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &SuiteRunArgs) -> anyhow::Result<ExitCode> {
     let options = BatchOptions {
         out: out.clone(),
         jobs: args.jobs,
-        run: RunOptions { kernel: args.kernel.clone(), ..RunOptions::new(&stop) },
+        run: RunOptions { kernel: args.place.kernel.clone(), ..RunOptions::new(&stop) },
         progress: &|now| progress.show_runs(&now),
     };
     let result = suite::run(&suite, &plan, &options)?;

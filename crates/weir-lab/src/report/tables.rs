@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::result::{FlowResult, Health, RunResult};
+use crate::summary::WORKLOAD_HEAD;
 
 use super::palette::{self, Colour, FlowColours};
 use super::summary::{self, Pair};
@@ -187,21 +188,7 @@ pub(super) fn workloads(results: &[(&str, &RunResult)]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let head = [
-        "workload",
-        "requests",
-        "completed",
-        "FCT mean",
-        "p50",
-        "p90",
-        "p99",
-        "received",
-        "goodput",
-        "dropped",
-        "marked",
-        "stalls",
-    ];
-    format!("</section>\n<section><h2>Workloads</h2>{}", table(&head, rows))
+    format!("</section>\n<section><h2>Workloads</h2>{}", table(&WORKLOAD_HEAD, rows))
 }
 
 /// A row per queue of every run.

@@ -171,6 +171,11 @@ impl Flow {
         if self.name.is_empty() { self.default_name() } else { self.name.clone() }
     }
 
+    /// Whether its controller uses ECN though `ecn` does not say so: the kernel's then asks for it by itself.
+    pub(super) fn needs_ecn(&self) -> bool {
+        self.stack != Stack::Udp && weir_cc::find(&self.controller).is_ok_and(weir_cc::Entry::needs_ecn)
+    }
+
     pub(super) fn check(&self) -> Result<(), (String, String)> {
         let fail = |key: &str, message: String| Err((key.to_owned(), message));
         if self.count == 0 {

@@ -1,6 +1,6 @@
 //! What a scenario may say, and what its errors say.
 
-use super::{Scenario, ScenarioError};
+use super::{FileError, Scenario, ScenarioError};
 
 const GOOD: &str = r#"
         [bottleneck]
@@ -22,7 +22,9 @@ const LINK: &str = "[[link]]\nname = \"core\"\nrate = \"1mbit\"\nqdisc = \"pfifo
 
 fn error(change: impl Fn(&str) -> String) -> String {
     match Scenario::parse(&change(GOOD), "x.toml") {
-        Err(error @ (ScenarioError::Syntax { .. } | ScenarioError::Value { .. })) => error.to_string(),
+        Err(error @ (ScenarioError::File(FileError::Syntax { .. }) | ScenarioError::Value { .. })) => {
+            error.to_string()
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -18,6 +18,7 @@ use weir_qdisc::QdiscConfig;
 
 use crate::batch::{BatchError, Job};
 use crate::scenario::{Scenario, ScenarioError};
+use crate::toml_file::{self, FileError};
 
 pub use measure::{FlowRow, QueueRow, Row, Second};
 pub use run::{SuiteResult, run};
@@ -101,22 +102,9 @@ pub enum SuiteError {
         /// The nearest one.
         near: String,
     },
-    /// A file of the suite cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// `suite.toml` is wrong; the message shows the line.
-    #[error("{path}: {message}")]
-    Syntax {
-        /// The file.
-        path: String,
-        /// What is wrong.
-        message: String,
-    },
+    /// A file of the suite cannot be read, or its `suite.toml` is wrong.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A scenario is wrong.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
@@ -156,18 +144,13 @@ pub fn find(id: &str) -> Result<Suite, SuiteError> {
             let file = folder.get_file(Path::new(id).join(name));
             let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
             let text = file.and_then(|file| file.contents_utf8()).ok_or_else(missing);
-            text.map(str::to_owned)
-                .map_err(|source| SuiteError::Read { path: format!("{id}/{name}"), source })
+            text.map(str::to_owned).map_err(|source| FileError::Read { path: format!("{id}/{name}"), source })
         };
         return load(id, id, &read);
     }
     let folder = Path::new(id);
     if folder.join("suite.toml").is_file() {
-        let read = |name: &str| {
-            let path = folder.join(name);
-            std::fs::read_to_string(&path)
-                .map_err(|source| SuiteError::Read { path: path.display().to_string(), source })
-        };
+        let read = |name: &str| toml_file::read(&folder.join(name));
         let name =
             folder.file_name().map_or_else(|| id.to_owned(), |name| name.to_string_lossy().into_owned());
         return load(&name, id, &read);
@@ -184,13 +167,9 @@ fn shipped_ids() -> impl Iterator<Item = &'static str> {
 fn load(
     id: &str,
     place: &str,
-    read: &dyn Fn(&str) -> Result<String, SuiteError>,
+    read: &dyn Fn(&str) -> Result<String, FileError>,
 ) -> Result<Suite, SuiteError> {
-    let path = format!("{place}/suite.toml");
-    let about: About = toml::from_str(&read("suite.toml")?).map_err(|error| SuiteError::Syntax {
-        path,
-        message: crate::scenario::with_nearest_key(&error.to_string()),
-    })?;
+    let about: About = toml_file::parse(&read("suite.toml")?, &format!("{place}/suite.toml"))?;
     let scenarios = about.entries.iter().map(|entry| {
         let mut scenario = Scenario::parse(&read(&entry.file)?, &format!("{place}/{}", entry.file))?;
         scenario.name = format!("{} {}", entry.section, entry.title);

@@ -9,6 +9,7 @@ use super::values::{Steps, Value, common};
 use super::{Axis, Fault, Key, SweepError, splice};
 use crate::run::World;
 use crate::scenario::nearest;
+use crate::toml_file;
 use crate::toml_place;
 
 /// What a file says, read but not yet multiplied.
@@ -87,11 +88,8 @@ impl Texts {
 impl File {
     /// Reads the file and the scenario that it names.
     pub(super) fn read(path: &Path, most: u64) -> Result<Self, SweepError> {
-        let read = |path: &Path| {
-            std::fs::read_to_string(path)
-                .map_err(|source| SweepError::Read { path: path.display().to_string(), source })
-        };
-        let mut texts = Texts { path: path.display().to_string(), sweep: read(path)?, scenario: None };
+        let mut texts =
+            Texts { path: path.display().to_string(), sweep: toml_file::read(path)?, scenario: None };
         let text = texts.sweep.clone();
         let root = DeTable::parse(&text).map_err(|error| texts.own(Fault::toml(error)))?;
         let root = root.get_ref();
@@ -103,7 +101,7 @@ impl File {
         match root.get("scenario").map(|value| (value.get_ref(), value.span())) {
             Some((DeValue::String(base), _)) => {
                 let base = path.parent().unwrap_or(Path::new("")).join(base.as_ref());
-                texts.scenario = Some((base.display().to_string(), read(&base)?));
+                texts.scenario = Some((base.display().to_string(), toml_file::read(&base)?));
             }
             Some((DeValue::Table(_), _)) => {}
             other => {

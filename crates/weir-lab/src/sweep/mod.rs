@@ -26,6 +26,7 @@ use thiserror::Error;
 
 use crate::output::OutputError;
 use crate::scenario::with_nearest_key;
+use crate::toml_file::FileError;
 use values::{Quantity, Value};
 
 pub use plan::Sweep;
@@ -39,13 +40,8 @@ pub const MOST_CELLS: u64 = 1_000_000;
 #[derive(Debug, Error)]
 pub enum SweepError {
     /// A file could not be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] FileError),
     /// Something in a file makes no sense.
     #[error("{path}: line {line}: {message}")]
     Value {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use weir_lab::result::RunResult;
 use weir_lab::run::{RunOptions, World, run};
 use weir_lab::scenario::{Scenario, ScenarioError};
+use weir_lab::toml_file::FileError;
 use weir_law::assess::{Options, assess};
 
 const EXAMPLE: &str = include_str!("../../../../examples/web-and-video.toml");
@@ -112,7 +113,7 @@ fn errors_name_the_workload_the_key_and_the_remedy() {
         let text = EXAMPLE.replacen(from, to, 1);
         assert_ne!(text, EXAMPLE, "{from}");
         match Scenario::parse(&text, "x.toml") {
-            Err(error @ (ScenarioError::Syntax { .. } | ScenarioError::Value { .. })) => {
+            Err(error @ (ScenarioError::File(FileError::Syntax { .. }) | ScenarioError::Value { .. })) => {
                 assert!(error.to_string().contains(says), "{from} -> {to}: {error}");
             }
             other => panic!("{from} -> {to}: {other:?}"),

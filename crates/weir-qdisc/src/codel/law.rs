@@ -13,14 +13,24 @@ const ROOT_SHIFT: u32 = 16;
 
 /// The queue that a law watches.
 pub(crate) trait Source {
+    /// The packet at the head.
+    fn head(&self) -> Option<&Packet>;
+
     /// Takes the packet at the head, silently.
     fn pop(&mut self) -> Option<Packet>;
 
-    /// What the law takes for the rest of the backlog, in wire bytes.
+    /// What the law takes for the backlog, in wire bytes, with the packet at the head.
     fn backlog_bytes(&self) -> u64;
 
     /// Reports what the law did to a packet that has left the queue.
     fn report(&self, kind: EventKind, packet: &Packet, now: Time, events: &mut dyn EventSink);
+
+    /// Takes the packet at the head and reports its departure.
+    fn depart(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
+        let packet = self.pop()?;
+        self.report(EventKind::Dequeue, &packet, now, events);
+        Some(packet)
+    }
 }
 
 /// Parameters of the law in its own units (`struct codel_params`).
@@ -117,20 +127,15 @@ impl Law {
         self.count = self.count.wrapping_add(drops);
     }
 
-    /// Whether the delay has been above target for long enough to drop `packet`, which has left the queue.
-    fn should_drop(
-        &mut self,
-        params: &Params,
-        source: &impl Source,
-        packet: Option<&Packet>,
-        now: u32,
-    ) -> bool {
-        let Some(packet) = packet else {
+    /// Whether the delay has been above target for long enough to drop the packet at the head.
+    fn should_drop(&mut self, params: &Params, source: &impl Source, now: u32) -> bool {
+        let Some(head) = source.head() else {
             self.first_above = 0;
             return false;
         };
-        self.delay = now.wrapping_sub(ticks(packet.arrived));
-        if before(self.delay, params.target) || source.backlog_bytes() <= params.mtu {
+        self.delay = now.wrapping_sub(ticks(head.arrived));
+        let behind = source.backlog_bytes() - u64::from(head.wire_bytes);
+        if before(self.delay, params.target) || behind <= params.mtu {
             self.first_above = 0;
             return false;
         }
@@ -146,11 +151,11 @@ impl Law {
         &mut self,
         params: &Params,
         source: &mut impl Source,
-        mut packet: Packet,
         now: Time,
         events: &mut dyn EventSink,
     ) -> Option<Packet> {
         let tick = ticks(now);
+        let mut packet = source.pop()?;
         let mut drops = 0;
         while self.dropping && !before(tick, self.drop_next) {
             if Some(drops) == params.kernel.max_drops_per_dequeue() {
@@ -163,10 +168,10 @@ impl Law {
                 self.drop_next = self.control_law(params, self.drop_next);
                 break;
             }
-            let next = drop_and_next(source, &packet, now, events);
+            source.report(EventKind::Drop(DropReason::Aqm), &packet, now, events);
             drops += 1;
-            self.dropping = self.should_drop(params, source, next.as_ref(), tick);
-            packet = next?;
+            self.dropping = self.should_drop(params, source, tick);
+            packet = source.pop()?;
             if self.dropping {
                 self.drop_next = self.control_law(params, self.drop_next);
             }
@@ -179,18 +184,18 @@ impl Law {
         &mut self,
         params: &Params,
         source: &mut impl Source,
-        mut packet: Packet,
         now: Time,
         events: &mut dyn EventSink,
     ) -> Option<Packet> {
         let tick = ticks(now);
+        let mut packet = source.pop()?;
         let head = if params.mark(&mut packet, source, now, events) {
             Some(packet)
         } else {
-            let next = drop_and_next(source, &packet, now, events);
+            source.report(EventKind::Drop(DropReason::Aqm), &packet, now, events);
             // For its side effects: the verdict on the next packet waits for the next dequeue.
-            self.should_drop(params, source, next.as_ref(), tick);
-            next
+            self.should_drop(params, source, tick);
+            source.pop()
         };
         self.dropping = true;
         let delta = self.count.wrapping_sub(self.last_count);
@@ -207,8 +212,9 @@ impl Law {
         head
     }
 
-    /// The packet to send, already out of the queue and marked where it must be; its departure is for the discipline
-    /// to report. `None` if the queue is empty, perhaps because its last packets were dropped.
+    /// The packet to send, marked where it must be; its departure is reported. `None` if the queue is empty, perhaps because its
+    /// last packets were dropped.
+    #[inline]
     pub(crate) fn dequeue(
         &mut self,
         params: &Params,
@@ -216,17 +222,39 @@ impl Law {
         now: Time,
         events: &mut dyn EventSink,
     ) -> Option<Packet> {
-        let Some(mut packet) = source.pop() else {
+        if source.head().is_none() {
             self.dropping = false;
             return None;
-        };
-        if !self.should_drop(params, source, Some(&packet), ticks(now)) {
-            self.dropping = false;
-        } else if self.dropping {
-            packet = self.drop_what_is_due(params, source, packet, now, events)?;
-        } else {
-            packet = self.begin_dropping(params, source, packet, now, events)?;
         }
+        let tick = ticks(now);
+        let is_due = if !self.should_drop(params, source, tick) {
+            self.dropping = false;
+            false
+        } else {
+            !self.dropping || !before(tick, self.drop_next)
+        };
+        if is_due || params.ce_threshold.is_some() {
+            self.intervene(params, source, is_due, now, events)
+        } else {
+            source.depart(now, events)
+        }
+    }
+
+    /// What seldom is in the way of packets: drops and marks of the law if one `is_due`, and the shallow threshold.
+    #[cold]
+    fn intervene(
+        &mut self,
+        params: &Params,
+        source: &mut impl Source,
+        is_due: bool,
+        now: Time,
+        events: &mut dyn EventSink,
+    ) -> Option<Packet> {
+        let mut packet = match (is_due, self.dropping) {
+            (false, _) => source.pop(),
+            (true, false) => self.begin_dropping(params, source, now, events),
+            (true, true) => self.drop_what_is_due(params, source, now, events),
+        }?;
         if let Some((above, ect1_only)) = params.ce_threshold
             && after(self.delay, above)
             && (if ect1_only { packet.ecn == Ecn::Ect1 } else { packet.ecn.is_capable() })
@@ -234,17 +262,7 @@ impl Law {
             packet.ecn = Ecn::Ce;
             source.report(EventKind::Mark(MarkReason::CeThreshold), &packet, now, events);
         }
+        source.report(EventKind::Dequeue, &packet, now, events);
         Some(packet)
     }
-}
-
-/// Drops `packet` and takes the next from the queue.
-fn drop_and_next(
-    source: &mut impl Source,
-    packet: &Packet,
-    now: Time,
-    events: &mut dyn EventSink,
-) -> Option<Packet> {
-    source.report(EventKind::Drop(DropReason::Aqm), packet, now, events);
-    source.pop()
 }

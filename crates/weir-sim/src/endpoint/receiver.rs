@@ -128,6 +128,7 @@ impl Receiver {
     }
 
     /// What the receiver makes of a packet's numbers.
+    #[inline]
     pub(crate) fn read(&self, handle: u64) -> Data {
         Data::unpack(handle, self.expected, self.stream.next())
     }
@@ -153,8 +154,9 @@ impl Receiver {
     }
 
     /// Takes a packet. Tells whether an acknowledgement is to go out at once.
-    pub(crate) fn receive(&mut self, now: Time, packet: Arriving) -> bool {
-        let Arriving { data, segments, payload, size, marked, sent } = packet;
+    #[inline]
+    pub(crate) fn receive(&mut self, now: Time, packet: &Arriving) -> bool {
+        let Arriving { data, segments, payload, size, marked, sent } = *packet;
         let count = u64::from(segments);
         self.packets += count;
         self.ce += if marked { count } else { 0 };
@@ -209,6 +211,7 @@ impl Receiver {
     }
 
     /// The acknowledgement for what waits.
+    #[inline]
     pub(crate) fn acknowledge(&mut self, now: Time) -> AckFrame {
         if let Some(notes) = &mut self.notes {
             notes.write(self.index, &self.stream);
@@ -232,19 +235,25 @@ impl Receiver {
     }
 
     /// Adds a packet number to the ranges; the oldest range is forgotten when there are too many.
+    #[inline]
     fn note_number(&mut self, number: u64) {
-        let newest = &mut self.ranges[0];
-        if number >= self.expected {
-            if number == newest.1 {
-                newest.1 += 1;
-            } else {
-                self.ranges.copy_within(0..RANGES - 1, 1);
-                self.ranges[0] = (number, number + 1);
-            }
-            self.expected = number + 1;
-            return;
+        if number < self.expected {
+            return self.note_late(number);
         }
-        // Out of order: next to a range that is known, or one of its own, which takes the place of the oldest.
+        let newest = &mut self.ranges[0];
+        if number == newest.1 {
+            newest.1 += 1;
+        } else {
+            self.ranges.copy_within(0..RANGES - 1, 1);
+            self.ranges[0] = (number, number + 1);
+        }
+        self.expected = number + 1;
+    }
+
+    /// Adds a number that newer ones have overtaken.
+    #[cold]
+    fn note_late(&mut self, number: u64) {
+        // Next to a range that is known, or one of its own, which takes the place of the oldest.
         if self.ranges.iter().any(|(from, to)| (*from..*to).contains(&number)) {
             return;
         }
@@ -300,7 +309,7 @@ mod tests {
         if receiver.tells_apart(marked) {
             reply(receiver.acknowledge(now));
         }
-        if receiver.receive(now, packet) {
+        if receiver.receive(now, &packet) {
             reply(receiver.acknowledge(now));
         }
         out

@@ -10,15 +10,19 @@
 //! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest |
 //! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`], [`SenderConfig::min_burst`]; Prague says 0.24 ms |
 
+mod losses;
+
 use std::collections::VecDeque;
 
-use weir_cc::{Ack, Controller, Count, Delivery, EcnUse, LossSample, Rtt, Sent};
+use weir_cc::{Ack, Controller, Count, Delivery, EcnUse, Rtt, Sent};
 use weir_core::{Duration, Ecn, Rate, Time};
 
+use super::burst::Burst;
 use super::frame::{AckFrame, Data};
 use super::receiver::Feedback;
 use super::sent::{Fate, SentPacket, SentPackets};
 use super::writes::Writes;
+use losses::Arming;
 
 /// How losses are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -53,12 +57,6 @@ pub struct SenderConfig {
     pub window: u64,
 }
 
-/// Packets that must have overtaken one before it is lost (`kPacketThreshold`, TCP's three duplicate ACKs).
-const OVERTAKEN: u64 = 3;
-const SHORTEST_RTO: Duration = Duration::from_millis(200);
-/// Before the first sample (RFC 6298 section 2.1).
-const FIRST_RTO: Duration = Duration::from_secs(1);
-const LONGEST_RTO: Duration = Duration::from_secs(120);
 const LARGEST_BURST: u64 = 65_536;
 
 /// A packet on its way out.
@@ -98,6 +96,8 @@ pub(crate) struct Sender {
     /// When the oldest packet in doubt is lost if nothing comes.
     loss_due: Time,
     probe_due: Time,
+    /// From when on [`probe_due`](Self::probe_due) is to be reckoned: once for all packets of a burst.
+    arming: Option<Arming>,
     probes: u32,
     must_probe: u32,
 }
@@ -128,6 +128,7 @@ impl Sender {
             burst_left: 0,
             loss_due: Time::MAX,
             probe_due: Time::MAX,
+            arming: None,
             probes: 0,
             must_probe: 0,
         }
@@ -172,6 +173,7 @@ impl Sender {
     }
 
     /// The next packet to send now, if there is one and it may go.
+    #[inline(always)]
     pub(crate) fn poll(&mut self, now: Time) -> Option<Outgoing> {
         while self.again.front().is_some_and(|sequence| *sequence < self.una) {
             self.again.pop_front();
@@ -205,7 +207,21 @@ impl Sender {
         Some(self.transmit(now, sequence, bytes, again))
     }
 
+    /// The next packet of up to `most` segments, of what is held back and of what may go now and continues it; what does not
+    /// continue it is held back.
+    pub(crate) fn gather(&mut self, now: Time, held: &mut Option<Outgoing>, most: u16) -> Option<Burst> {
+        let mut burst = Burst::new(held.take().or_else(|| self.poll(now))?);
+        while burst.segments() < most && held.is_none() {
+            let Some(next) = self.poll(now) else { break };
+            if !burst.take(&next) {
+                *held = Some(next);
+            }
+        }
+        Some(burst)
+    }
+
     /// A probe with nothing new to send: the newest packet in flight once more.
+    #[cold]
     fn probe_old(&mut self, now: Time) -> Option<Outgoing> {
         if self.must_probe == 0 {
             return None;
@@ -223,11 +239,13 @@ impl Sender {
     }
 
     /// The rate at which it paces payload.
+    #[inline]
     fn pacing(&self) -> Option<Rate> {
         self.controller.pacing().into_iter().chain(self.config.max_rate).min()
     }
 
     /// Whether pacing lets `bytes` go now.
+    #[inline]
     fn pace(&mut self, now: Time, bytes: u32) -> bool {
         let Some(rate) = self.pacing() else { return true };
         if self.burst_left < u64::from(bytes) {
@@ -248,6 +266,7 @@ impl Sender {
         true
     }
 
+    #[inline]
     fn transmit(&mut self, now: Time, sequence: u64, bytes: u32, again: bool) -> Outgoing {
         let restarts = self.in_flight == 0;
         self.in_flight += u64::from(bytes);
@@ -274,6 +293,7 @@ impl Sender {
     }
 
     /// When [`poll`](Self::poll) is worth another try for pacing's sake, if nothing else happens.
+    #[inline]
     pub(crate) fn paced_until(&self, now: Time) -> Option<Time> {
         let waits = self.next < self.writes.end() || !self.again.is_empty();
         (waits
@@ -285,14 +305,9 @@ impl Sender {
         .then_some(self.next_send)
     }
 
-    /// When [`timeout`](Self::timeout) is due.
-    pub(crate) fn timer(&self) -> Time {
-        self.loss_due.min(self.probe_due).min(self.controller.timer().unwrap_or(Time::MAX))
-    }
-
     /// Takes an acknowledgement.
+    #[inline]
     pub(crate) fn acknowledge(&mut self, now: Time, frame: &AckFrame) {
-        let mut ack = self.blank(now);
         // If the acknowledgement before was lost, all its ranges may be news.
         let in_order = self.ack_index.is_none_or(|last| frame.index == last.wrapping_add(1));
         if self.ack_index.is_some_and(|last| (frame.index.wrapping_sub(last) as i32) <= 0) {
@@ -300,51 +315,54 @@ impl Sender {
             return;
         }
         self.ack_index = Some(frame.index);
-        let fresh = if in_order { frame.fresh } else { 0 };
-        let mut newest = None;
+        let mut ack = self.blank(now);
+        let fresh = if in_order { frame.fresh } else { 0 }.max(self.sent.first());
+        let (mut newest, mut landed) = (None, 0);
         for (from, to) in frame.ranges {
-            if from == to {
-                // Only empty ones follow.
+            if to <= fresh {
+                // Only older and empty ones follow.
                 break;
             }
-            for number in from.max(fresh).max(self.sent.first())..to.min(self.sent.end()) {
-                let Some(packet) = self.sent.get_mut(number) else { continue };
+            self.sent.each(from.max(fresh)..to, |number, packet| {
                 match packet.fate {
-                    Fate::Delivered => continue,
-                    Fate::Flying => self.in_flight -= u64::from(packet.bytes),
+                    Fate::Delivered => return,
+                    Fate::Flying => landed += u64::from(packet.bytes),
                     // Late, not lost. If it was sent again, that will arrive for nothing.
                     Fate::Lost => {}
                 }
                 packet.fate = Fate::Delivered;
                 ack.delivered.add(packet.bytes);
                 newest = newest.max(Some(number));
-            }
+            });
         }
+        self.in_flight -= landed;
         self.una = self.una.max(frame.next);
         self.writes.acknowledged(self.una);
         self.spin = frame.spin;
         self.read_marks(frame, &mut ack);
         self.delivery.deliver(ack.delivered, ack.ce.packets);
-        if let Some((number, packet)) = newest.and_then(|number| Some((number, *self.sent.get(number)?))) {
+        if let Some(number) = newest
+            && let Some(SentPacket { stamp, .. }) = self.sent.get(number)
+        {
             if self.newest.is_none_or(|newest| number > newest) {
                 self.newest = Some(number);
                 let delay = match self.config.recovery {
                     Recovery::Quic => frame.delay,
                     Recovery::Tcp => Duration::ZERO,
                 };
-                let rtt = now.since(packet.stamp.sent) - delay;
+                let rtt = now.since(stamp.sent) - delay;
                 self.rtt.sample(rtt);
                 ack.rtt = Some(rtt);
             }
-            ack.delivered_sent = packet.stamp.sent;
+            ack.delivered_sent = stamp.sent;
             self.probes = 0;
-            ack.rate = self.delivery.sample(now, &packet.stamp, self.rtt.shortest);
+            ack.rate = self.delivery.sample(now, stamp, self.rtt.shortest);
             ack.window_limited = number < self.limited_until;
         }
         self.find_losses(now, &mut ack);
         self.report(&mut ack);
         if self.in_flight == 0 {
-            self.probe_due = Time::MAX;
+            (self.probe_due, self.arming) = (Time::MAX, None);
         } else if newest.is_some() {
             self.arm_probe(now);
         }
@@ -375,6 +393,7 @@ impl Sender {
         }
     }
 
+    #[inline]
     fn report(&mut self, ack: &mut Ack) {
         ack.smoothed_rtt = self.rtt.smoothed;
         ack.min_rtt = self.rtt.shortest;
@@ -391,6 +410,7 @@ impl Sender {
         self.sent.trim(|packet| now.since(packet.stamp.sent).as_nanos() < 3 * keep.as_nanos());
     }
 
+    #[inline]
     fn read_marks(&mut self, frame: &AckFrame, ack: &mut Ack) {
         // Who has not negotiated ECN knows nothing of marks, even if a box on the path has made its packets ECN-capable.
         if self.ecn == EcnUse::Off {
@@ -419,128 +439,9 @@ impl Sender {
         self.echoes += u64::from(ack.ce.packets);
     }
 
-    /// Declares lost what the newest acknowledged packet has overtaken by too much.
-    fn find_losses(&mut self, now: Time, ack: &mut Ack) {
-        self.loss_due = Time::MAX;
-        let Some(newest) = self.newest else { return };
-        let window = match self.config.recovery {
-            Recovery::Quic => {
-                let rtt = self.rtt.smoothed.max(self.rtt.latest).as_nanos();
-                Duration::from_nanos((rtt / 8 * 9).max(1_000_000))
-            }
-            Recovery::Tcp => Duration::from_nanos(
-                self.rtt.latest.as_nanos()
-                    + (self.rtt.shortest.as_nanos() / 4).min(self.rtt.smoothed.as_nanos()),
-            ),
-        };
-        let mut oldest = None;
-        for number in self.doubted.max(self.sent.first())..newest {
-            let Some(packet) = self.sent.get_mut(number) else { continue };
-            if packet.fate != Fate::Flying {
-                continue;
-            }
-            let due = packet.stamp.sent + window;
-            if newest - number < OVERTAKEN && due > now {
-                self.loss_due = self.loss_due.min(due);
-                oldest.get_or_insert(number);
-                continue;
-            }
-            packet.fate = Fate::Lost;
-            let packet = *packet;
-            // Numbers go up with the time of sending: the last one found is the last one sent.
-            ack.lost_sent = packet.stamp.sent;
-            ack.loss = Some(self.lose(&packet));
-            ack.lost.add(packet.bytes);
-        }
-        self.doubted = oldest.unwrap_or(newest);
-    }
-
-    fn lose(&mut self, packet: &SentPacket) -> LossSample {
-        self.in_flight -= u64::from(packet.bytes);
-        let sequence = packet.sequence;
-        if sequence >= self.una {
-            // The oldest first. A packet that was lost again is older than what was lost behind it.
-            let place = if self.again.back().is_none_or(|last| *last < sequence) {
-                self.again.len()
-            } else {
-                self.again.partition_point(|waiting| *waiting < sequence)
-            };
-            self.again.insert(place, sequence);
-        }
-        self.delivery.lose(&packet.stamp)
-    }
-
-    /// A timer of [`timer`](Self::timer) has come.
-    pub(crate) fn timeout(&mut self, now: Time) {
-        if self.controller.timer().is_some_and(|due| due <= now) {
-            self.controller.on_timer(now);
-        }
-        if self.loss_due <= now {
-            let mut ack = self.blank(now);
-            self.find_losses(now, &mut ack);
-            if ack.lost.packets > 0 {
-                self.report(&mut ack);
-            }
-        }
-        if self.probe_due <= now {
-            self.probes += 1;
-            let give_up = match self.config.recovery {
-                Recovery::Tcp => self.probes > 1,
-                Recovery::Quic => self.probes > 3,
-            };
-            if give_up {
-                self.lose_everything(now);
-            } else {
-                self.must_probe = 1;
-            }
-            self.arm_probe(now);
-        }
-    }
-
     /// Gives back what room it can: for a flow that has sent all it will.
     pub(crate) fn fit(&mut self) {
         self.sent.fit();
         self.again.shrink_to_fit();
-    }
-
-    fn lose_everything(&mut self, now: Time) {
-        let in_flight = self.in_flight;
-        for number in self.sent.first()..self.sent.end() {
-            let Some(packet) = self.sent.get_mut(number) else { continue };
-            if packet.fate == Fate::Flying {
-                packet.fate = Fate::Lost;
-                let packet = *packet;
-                self.lose(&packet);
-            }
-        }
-        self.loss_due = Time::MAX;
-        self.controller.on_timeout(now, in_flight);
-    }
-
-    fn arm_probe(&mut self, now: Time) {
-        let Rtt { smoothed, variation, .. } = self.rtt;
-        let wait = if smoothed == Duration::ZERO {
-            FIRST_RTO
-        } else {
-            match self.config.recovery {
-                Recovery::Tcp if self.probes == 0 && self.again.is_empty() => {
-                    // TLP: two round trips; a packet alone also waits for a delayed acknowledgement (RFC 8985 section 7).
-                    let alone = self.in_flight <= u64::from(self.config.mss);
-                    let extra = if alone { SHORTEST_RTO } else { Duration::ZERO };
-                    (smoothed * 2 + extra).min(smoothed + SHORTEST_RTO.max(variation * 4))
-                }
-                Recovery::Tcp => smoothed + SHORTEST_RTO.max(variation * 4),
-                Recovery::Quic => {
-                    smoothed + Duration::from_millis(1).max(variation * 4) + self.config.ack_delay
-                }
-            }
-        };
-        let doubled = match self.config.recovery {
-            // The probe is not counted: the timeout after it is the first.
-            Recovery::Tcp => self.probes.saturating_sub(1),
-            Recovery::Quic => self.probes,
-        };
-        let wait = (wait * (1 << doubled.min(12))).min(LONGEST_RTO);
-        self.probe_due = now + wait;
     }
 }

@@ -1,5 +1,7 @@
 //! Packets that were sent and may still be acknowledged.
 
+use std::ops::Range;
+
 use weir_cc::Stamp;
 
 /// What became of a packet.
@@ -56,9 +58,10 @@ impl SentPackets {
         number as usize & self.slots.len().wrapping_sub(1)
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, packet: SentPacket) -> u64 {
         if (self.end - self.first) as usize == self.slots.len() {
-            self.grow(packet);
+            self.grow();
         }
         let number = self.end;
         let slot = self.slot(number);
@@ -67,16 +70,17 @@ impl SentPackets {
         number
     }
 
-    /// Doubles the room; `filler` is in what is not used.
+    /// Doubles the room.
     #[cold]
-    fn grow(&mut self, filler: SentPacket) {
-        self.resize((2 * self.slots.len()).max(ROOM), filler);
+    fn grow(&mut self) {
+        self.resize((2 * self.slots.len()).max(ROOM));
     }
 
-    fn resize(&mut self, room: usize, filler: SentPacket) {
+    fn resize(&mut self, room: usize) {
         let known: Vec<SentPacket> =
             (self.first..self.end).map(|number| self.slots[self.slot(number)]).collect();
-        self.slots = vec![filler; room];
+        let unused = SentPacket { sequence: 0, bytes: 0, fate: Fate::Delivered, stamp: Stamp::default() };
+        self.slots = vec![unused; room];
         for (number, packet) in (self.first..).zip(known) {
             let slot = self.slot(number);
             self.slots[slot] = packet;
@@ -88,12 +92,30 @@ impl SentPackets {
         if (self.first..self.end).contains(&number) { self.slots.get_mut(slot) } else { None }
     }
 
+    #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<&SentPacket> {
         if (self.first..self.end).contains(&number) { self.slots.get(self.slot(number)) } else { None }
     }
 
+    /// Calls `visit` for the packets with these numbers, as far as they are known.
+    #[inline]
+    pub(crate) fn each(&mut self, numbers: Range<u64>, mut visit: impl FnMut(u64, &mut SentPacket)) {
+        let slots = self.slots.as_mut_slice();
+        let mask = slots.len().wrapping_sub(1);
+        for number in numbers.start.max(self.first)..numbers.end.min(self.end) {
+            visit(number, &mut slots[number as usize & mask]);
+        }
+    }
+
+    /// Whether nothing is known of what became of a packet.
+    #[inline]
+    pub(crate) fn is_flying(&self, number: u64) -> bool {
+        self.get(number).is_some_and(|packet| packet.fate == Fate::Flying)
+    }
+
     /// Forgets the packets at the front that need no more attention. One declared lost is kept for as long as `keep_lost`
     /// says of it, to be recognised if it was only late.
+    #[inline]
     pub(crate) fn trim(&mut self, keep_lost: impl Fn(&SentPacket) -> bool) {
         while let Some(packet) = self.get(self.first) {
             let done = match packet.fate {
@@ -114,9 +136,9 @@ impl SentPackets {
 
     /// Gives back what room it can.
     pub(crate) fn fit(&mut self) {
-        match self.get(self.first).copied() {
-            None => self.slots = Vec::new(),
-            Some(filler) => self.resize(((self.end - self.first) as usize).next_power_of_two(), filler),
+        match (self.end - self.first) as usize {
+            0 => self.slots = Vec::new(),
+            known => self.resize(known.next_power_of_two()),
         }
     }
 }

@@ -55,13 +55,19 @@ impl Arrived {
     }
 
     /// Adds a number; tells whether it is new.
+    #[inline]
     pub(crate) fn insert(&mut self, number: u64) -> bool {
-        if number < self.next {
-            return false;
-        }
         if number == self.next && self.beyond.is_empty() {
             self.next += 1;
             return true;
+        }
+        self.insert_beyond(number)
+    }
+
+    /// The same where there are gaps.
+    fn insert_beyond(&mut self, number: u64) -> bool {
+        if number < self.next {
+            return false;
         }
         let word = (number / 64 - self.next / 64) as usize;
         if word >= self.beyond.len() {

@@ -52,6 +52,7 @@ impl Writes {
     }
 
     /// All packets below `una` have arrived.
+    #[inline]
     pub(crate) fn acknowledged(&mut self, una: u64) {
         while let Some((packet, lacks)) = self.shorts.front().copied()
             && packet < una
@@ -62,6 +63,7 @@ impl Writes {
     }
 
     /// Payload bytes of a packet that is not acknowledged.
+    #[inline]
     pub(crate) fn length(&self, packet: u64) -> u32 {
         if self.shorts.is_empty() {
             return self.size;

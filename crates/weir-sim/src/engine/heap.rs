@@ -43,28 +43,26 @@ impl<T: Copy> Agenda<T> {
     }
 
     /// Puts `what` down for `at`.
+    #[inline]
     pub(crate) fn add(&mut self, at: Time, what: T) {
-        let entry = Entry { at, order: self.asked, what };
+        let order = self.asked;
         self.asked += 1;
         match &mut self.aside {
-            None => self.aside = Some(entry),
+            None => self.aside = Some(Entry { at, order, what }),
             // It was asked later: only an earlier time comes before the other.
             Some(aside) if at < aside.at => {
-                let later = std::mem::replace(aside, entry);
+                let later = std::mem::replace(aside, Entry { at, order, what });
                 self.push(later);
             }
-            Some(_) => self.push(entry),
+            Some(_) => self.push(Entry { at, order, what }),
         }
     }
 
     /// Takes the next thing if it is due until `latest`.
+    #[inline]
     pub(crate) fn take(&mut self, latest: Time) -> Option<(Time, T)> {
         if self.hollow {
-            self.hollow = false;
-            let last = self.entries.pop()?;
-            if !self.entries.is_empty() {
-                self.sink(last);
-            }
+            self.close();
         }
         let first = self.entries.first();
         if let Some(aside) = &self.aside
@@ -82,6 +80,17 @@ impl<T: Copy> Agenda<T> {
         }
         self.hollow = true;
         Some((first.at, first.what))
+    }
+
+    /// Fills the hole at the top from the heap itself: nothing was put down since.
+    #[cold]
+    fn close(&mut self) {
+        self.hollow = false;
+        if let Some(last) = self.entries.pop()
+            && !self.entries.is_empty()
+        {
+            self.sink(last);
+        }
     }
 
     /// Puts an entry onto the heap.
@@ -110,10 +119,9 @@ impl<T: Copy> Agenda<T> {
         let mut hole = 0;
         loop {
             let begin = hole * CHILDREN + 1;
-            let least = if let Some(children) = entries.get(begin..begin + CHILDREN) {
-                let [a, b, c, d] = [0, 1, 2, 3].map(|child| children[child].key());
-                let (left, low) = if b < a { (1, b) } else { (0, a) };
-                let (right, high) = if d < c { (3, d) } else { (2, c) };
+            let least = if let Some([a, b, c, d]) = entries.get(begin..begin + CHILDREN) {
+                let (left, low) = if b.key() < a.key() { (1, b.key()) } else { (0, a.key()) };
+                let (right, high) = if d.key() < c.key() { (3, d.key()) } else { (2, c.key()) };
                 begin + if high < low { right } else { left }
             } else {
                 match (begin..entries.len()).min_by_key(|child| entries[*child].key()) {

@@ -102,23 +102,23 @@ impl<O: Observer> Network<O> {
     }
 
     pub(super) fn depart(&mut self, index: u32) {
-        let Some(packet) = self.hops[index as usize].transmitting.take() else { return };
-        let packet = self.left(index, packet);
+        let Some(mut packet) = self.hops[index as usize].transmitting.take() else { return };
+        self.left(index, &mut packet);
         self.begin(index);
-        self.hand_on(index, packet);
+        self.hand_on(index, &packet);
     }
 
     /// Keeps the books of a packet that has left the link. As it goes on, it is without the link's overhead.
-    pub(super) fn left(&mut self, index: u32, mut packet: Packet) -> Packet {
+    pub(super) fn left(&mut self, index: u32, packet: &mut Packet) {
         let hop = &mut self.hops[index as usize];
         hop.report.packets += 1;
         hop.report.bytes += u64::from(packet.wire_bytes);
-        self.observer.departed(HopId(index), &packet, self.now);
+        self.observer.departed(HopId(index), packet, self.now);
         packet.wire_bytes -= u32::from(packet.segments) * hop.overhead;
-        packet
     }
 
-    pub(super) fn hand_on(&mut self, index: u32, packet: Packet) {
+    #[inline]
+    pub(super) fn hand_on(&mut self, index: u32, packet: &Packet) {
         let hop = &mut self.hops[index as usize];
         if hop.replay.as_mut().is_some_and(|replay| !replay.takes(packet.id)) {
             hop.report.lost += 1;

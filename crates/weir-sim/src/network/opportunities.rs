@@ -45,9 +45,9 @@ impl<O: Observer> Network<O> {
             if state.left > 0 {
                 break;
             }
-            if let Some(packet) = hop.transmitting.take() {
-                let packet = self.left(index, packet);
-                self.hand_on(index, packet);
+            if let Some(mut packet) = hop.transmitting.take() {
+                self.left(index, &mut packet);
+                self.hand_on(index, &packet);
             }
         }
         self.await_opportunity(index);

@@ -3,48 +3,38 @@
 use weir_core::{Ecn, FlowId, Packet, Time};
 
 use super::{Network, Next};
-use crate::endpoint::{AckFrame, Arriving};
+use crate::endpoint::Arriving;
 use crate::flow::{Amount, Source};
 use crate::observer::{Carried, Observer, Way};
 
 impl<O: Observer> Network<O> {
     /// The receiver takes a packet that has left the last link.
-    pub(super) fn deliver(&mut self, packet: Packet) {
+    pub(super) fn deliver(&mut self, packet: &Packet) {
         let index = packet.flow.0;
         let flow = &mut self.flows[index as usize];
         let at = self.now + flow.tail;
         let payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
         if let Source::Connection(sender) = &flow.source {
-            let size = sender.mss();
-            // An acknowledgement that was due before this packet arrives goes out first.
-            if flow.receiver.due() < at {
-                let due = flow.receiver.due();
-                let frame = flow.receiver.acknowledge(due);
-                self.answer(index, frame);
-            }
-            let flow = &mut self.flows[index as usize];
             let arriving = Arriving {
                 data: flow.receiver.read(packet.handle),
                 segments: packet.segments,
                 payload,
-                size,
+                size: sender.mss(),
                 marked: packet.ecn == Ecn::Ce,
                 sent: packet.arrived,
             };
-            if flow.receiver.tells_apart(arriving.marked) {
-                let frame = flow.receiver.acknowledge(at);
-                self.answer(index, frame);
-            }
-            let flow = &mut self.flows[index as usize];
-            if flow.receiver.receive(at, arriving) {
-                let frame = flow.receiver.acknowledge(at);
-                self.answer(index, frame);
-            }
-            let flow = &mut self.flows[index as usize];
             let due = flow.receiver.due();
-            if due < flow.receiver_timer {
-                flow.receiver_timer = due;
-                self.agenda.add(due, Next::Reply(index));
+            if due < at {
+                // An acknowledgement that was due before this packet arrives goes out first.
+                self.answer(index, due);
+            } else if flow.receiver.tells_apart(arriving.marked) {
+                self.answer(index, at);
+            }
+            let flow = &mut self.flows[index as usize];
+            if flow.receiver.receive(at, &arriving) {
+                self.answer(index, at);
+            } else {
+                self.await_reply(index);
             }
         } else {
             flow.receiver.packets += 1;
@@ -58,7 +48,7 @@ impl<O: Observer> Network<O> {
             flow.report.finished = Some(at);
             self.unfinished -= 1;
         }
-        if self.flows[index as usize].task.is_some() {
+        if flow.task.is_some() {
             self.arrived(index, at);
         }
     }
@@ -71,20 +61,29 @@ impl<O: Observer> Network<O> {
         }
         let due = flow.receiver.due();
         if due <= self.now {
-            let frame = flow.receiver.acknowledge(due);
-            self.answer(index, frame);
-        } else if due < flow.receiver_timer {
+            self.answer(index, due);
+        } else {
+            self.await_reply(index);
+        }
+    }
+
+    /// Puts the receiver's timer on the agenda, if it is not there already.
+    fn await_reply(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        let due = flow.receiver.due();
+        if due < flow.receiver_timer {
             flow.receiver_timer = due;
             self.agenda.add(due, Next::Reply(index));
         }
     }
 
-    /// Sends an acknowledgement on its way; `frame.at` is when it leaves the receiver.
-    fn answer(&mut self, index: u32, mut frame: AckFrame) {
+    /// The receiver acknowledges what waits, at `at`.
+    fn answer(&mut self, index: u32, at: Time) {
         let flow = &mut self.flows[index as usize];
         if flow.routed.is_some() {
-            return self.send_ack(index, frame);
+            return self.send_ack(index, at);
         }
+        let mut frame = flow.receiver.acknowledge(at);
         frame.at += flow.back;
         if self.watches_return {
             if flow.returning.is_empty() {

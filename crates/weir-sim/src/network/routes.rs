@@ -1,9 +1,9 @@
-//! Packets on routes: from stop to stop, and what the ends do with them.
+//! Packets on routes: from stop to stop, and what the ends do with them. The ways into here are never in line, so that flows
+//! without a route pay no more for them than a look.
 
 use weir_core::{FlowId, Packet, Time};
 
 use super::{Network, Next};
-use crate::endpoint::AckFrame;
 use crate::flow::{Amount, Source};
 use crate::hop::HopId;
 use crate::observer::{Carried, Observer};
@@ -47,6 +47,7 @@ impl<O: Observer> Network<O> {
     }
 
     /// A packet with data of half `index` sets out.
+    #[inline(never)]
     pub(super) fn set_out(&mut self, index: u32, mut packet: Packet) {
         let Some(&mut Routed { owner, other, direction, .. }) = self.routed(index) else { return };
         if let Some(other) = other {
@@ -78,11 +79,13 @@ impl<O: Observer> Network<O> {
         }
     }
 
-    /// An acknowledgement alone, for what half `index` has sent, sets out.
-    pub(super) fn send_ack(&mut self, index: u32, frame: AckFrame) {
+    /// An acknowledgement alone, for what half `index` has sent and is acknowledged at `at`, sets out.
+    #[inline(never)]
+    pub(super) fn send_ack(&mut self, index: u32, at: Time) {
         let id = self.next_id;
         self.next_id += 1;
         let flow = &mut self.flows[index as usize];
+        let frame = flow.receiver.acknowledge(at);
         let (bytes, note) = (flow.ack_bytes, flow.receiver.note(frame.index));
         let Some(&mut Routed { owner, other, direction, .. }) = self.routed(index) else { return };
         let sent = other.map_or(0, |other| match &self.flows[other as usize].source {
@@ -137,10 +140,11 @@ impl<O: Observer> Network<O> {
     }
 
     /// A packet of a flow with routes has left the queue `hop`.
-    pub(super) fn leave_queue(&mut self, hop: HopId, packet: Packet) {
+    #[inline(never)]
+    pub(super) fn leave_queue(&mut self, hop: HopId, packet: &Packet) {
         let Some(routed) = self.routed(packet.flow.0) else { return };
         if let Some((direction, stop)) = routed.find(hop) {
-            self.leave_stop(packet, direction, stop);
+            self.leave_stop(*packet, direction, stop);
         }
     }
 
@@ -196,7 +200,7 @@ impl<O: Observer> Network<O> {
                     Source::Datagrams { .. } => None,
                 };
                 let arrived = sent.unwrap_or(packet.arrived);
-                self.deliver(Packet { flow: FlowId(own), arrived, ..packet });
+                self.deliver(&Packet { flow: FlowId(own), arrived, ..packet });
                 if against.is_some() && own == packet.flow.0 {
                     self.write_back(own);
                 }

@@ -1,10 +1,11 @@
 //! The sending ends: when they start and stop, what they send, and what acknowledgements and timers do to them.
 
-use weir_core::{Ecn, FlowId, Packet, Time};
+use weir_core::{FlowId, Packet, Time};
 
 use super::{Network, Next};
-use crate::endpoint::{AckFrame, Burst};
+use crate::endpoint::{AckFrame, Burst, Sender};
 use crate::flow::{Amount, Flow, SAMPLE_INTERVAL, Sample, Source};
+use crate::hop::HopId;
 use crate::observer::{Carried, Observer};
 
 impl<O: Observer> Network<O> {
@@ -65,22 +66,22 @@ impl<O: Observer> Network<O> {
         self.emit(index, packet);
     }
 
+    fn sender(&mut self, index: u32) -> Option<&mut Sender> {
+        match &mut self.flows[index as usize].source {
+            Source::Connection(sender) => Some(sender),
+            Source::Datagrams { .. } => None,
+        }
+    }
+
     /// Sends what the flow may send now, and sets its timers.
     pub(super) fn send(&mut self, index: u32) {
         let now = self.now;
-        let mut held = None;
-        loop {
-            let flow = &mut self.flows[index as usize];
-            let Source::Connection(sender) = &mut flow.source else { return };
-            let Some(out) = held.take().or_else(|| sender.poll(now)) else { break };
-            let mut burst = Burst::new(out);
-            while burst.segments() < flow.gso && held.is_none() {
-                let Some(next) = sender.poll(now) else { break };
-                if !burst.take(&next) {
-                    held = Some(next);
-                }
+        if self.flows[index as usize].gso > 1 {
+            self.send_bursts(index);
+        } else {
+            while let Some(out) = self.sender(index).and_then(|sender| sender.poll(now)) {
+                self.emit(index, Burst::new(out).packet(self.next_id, FlowId(index), now));
             }
-            self.emit(index, burst.packet(self.next_id, FlowId(index), now));
         }
         let flow = &mut self.flows[index as usize];
         let Source::Connection(sender) = &mut flow.source else { return };
@@ -97,68 +98,83 @@ impl<O: Observer> Network<O> {
         }
     }
 
+    /// The same with generic segmentation offload: what continues goes as one packet.
+    fn send_bursts(&mut self, index: u32) {
+        let (now, most) = (self.now, self.flows[index as usize].gso);
+        let mut held = None;
+        while let Some(burst) = self.sender(index).and_then(|sender| sender.gather(now, &mut held, most)) {
+            self.emit(index, burst.packet(self.next_id, FlowId(index), now));
+        }
+    }
+
     /// Puts a packet of the flow onto its path.
     fn emit(&mut self, index: u32, mut packet: Packet) {
         self.next_id += 1;
         let flow = &mut self.flows[index as usize];
         flow.report.sent += u64::from(packet.segments);
         packet.hosts = flow.hosts;
-        if flow.loss > 0.0 && flow.random.unit() < flow.loss {
-            return;
-        }
-        if let Some(codepoint) = flow.remark {
-            packet = packet.with_ecn(codepoint);
-        }
-        if flow.mark > 0.0 && packet.ecn.is_capable() && flow.random.unit() < flow.mark {
-            packet.ecn_in = Ecn::Ce;
-            packet.ecn = Ecn::Ce;
+        if let Some(treatment) = &mut flow.treatment {
+            let Some(treated) = treatment.apply(packet) else { return };
+            packet = treated;
         }
         if flow.routed.is_some() {
             return self.set_out(index, packet);
         }
         let hop = flow.path[0];
         if self.watches_return {
-            let data = flow.receiver.read(packet.handle);
-            let payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
-            let carried = Carried {
-                flow: packet.flow,
-                link: hop,
-                offset: match &flow.source {
-                    Source::Connection(sender) => sender.writes.offset(data.sequence),
-                    Source::Datagrams { .. } => data.sequence * u64::from(payload),
-                },
-                payload,
-                wire_bytes: packet.wire_bytes,
-                segments: packet.segments,
-                ecn: packet.ecn,
-                sent: packet.arrived,
-                echoed: flow.heard,
-                spin: data.spin,
-                reduced: data.reduced,
-                ..Carried::default()
-            };
-            self.observer.arriving(hop, &mut packet, &carried);
+            self.announce(hop, &mut packet);
         }
         self.enqueue(hop, packet);
     }
 
-    pub(super) fn acknowledge(&mut self, index: u32) {
-        let flow = &mut self.flows[index as usize];
-        let Some(frame) = flow.acks.pop_front() else { return };
-        if let Some(next) = flow.acks.front() {
-            self.agenda.add(next.at, Next::Ack(index));
-        }
-        self.take_ack(index, &frame);
+    /// Lets the observer see a packet that comes to its link, and judge it.
+    fn announce(&mut self, hop: HopId, packet: &mut Packet) {
+        let flow = &self.flows[packet.flow.0 as usize];
+        let data = flow.receiver.read(packet.handle);
+        let payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
+        let carried = Carried {
+            flow: packet.flow,
+            link: hop,
+            offset: match &flow.source {
+                Source::Connection(sender) => sender.writes.offset(data.sequence),
+                Source::Datagrams { .. } => data.sequence * u64::from(payload),
+            },
+            payload,
+            wire_bytes: packet.wire_bytes,
+            segments: packet.segments,
+            ecn: packet.ecn,
+            sent: packet.arrived,
+            echoed: flow.heard,
+            spin: data.spin,
+            reduced: data.reduced,
+            ..Carried::default()
+        };
+        self.observer.arriving(hop, packet, &carried);
     }
 
-    /// The sender of a flow takes an acknowledgement.
+    /// The first acknowledgement in line has come to the sender.
+    pub(super) fn acknowledge(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        if let Some(next) = flow.acks.get(1) {
+            self.agenda.add(next.at, Next::Ack(index));
+        }
+        let Some(frame) = flow.acks.front() else { return };
+        flow.heard = frame.at - (flow.back + flow.around);
+        flow.source.hear(self.now, frame);
+        flow.acks.pop_front();
+        self.go_on(index);
+    }
+
+    /// An acknowledgement has come to the sender by a route.
     pub(super) fn take_ack(&mut self, index: u32, frame: &AckFrame) {
         let flow = &mut self.flows[index as usize];
-        if let Source::Connection(sender) = &mut flow.source {
-            sender.acknowledge(self.now, frame);
-            // By the clock of the receiver when it sent this.
-            flow.heard = frame.at - (flow.back + flow.around);
-        }
+        flow.heard = frame.at;
+        flow.source.hear(self.now, frame);
+        self.go_on(index);
+    }
+
+    /// What a sender does that has heard from its receiver.
+    fn go_on(&mut self, index: u32) {
         self.sample(index);
         self.send(index);
         let flow = &mut self.flows[index as usize];

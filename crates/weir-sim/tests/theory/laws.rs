@@ -62,15 +62,50 @@ pub(crate) fn random_cubic(p: f64, rtt: f64) -> f64 {
     packets / rounds
 }
 
-/// p W of a sender that grows by (1 - p) / W for each packet and multiplies its window by 1 - p/2 for each window of data
-/// with marks, beginning with the first of them, under random marks.
+/// p W of a sender that grows by `clean` / W for each packet and multiplies its window by 1 - p/2 for each window of data
+/// with marks, beginning with the first of them, under random marks; `clean` is 1 - p where marked packets win nothing.
 ///
 /// From one reduction to the next there are the window of data that the first mark begins, W packets, and the wait for
-/// the next mark, 1/p. So x / 2 = (1 - p)(1 + 1/x) for x = p W: 1 + sqrt(3) = 2.73 for small p. (Even marks do not make
+/// the next mark, 1/p. So x / 2 = clean (1 + 1/x) for x = p W: 1 + sqrt(3) = 2.73 for small p. (Even marks do not make
 /// it wait: x / 2 = 1.)
-pub(crate) fn random_dctcp(p: f64) -> f64 {
-    let clean = 1.0 - p;
+pub(crate) fn random_dctcp(clean: f64) -> f64 {
     clean + (clean * clean + 2.0 * clean).sqrt()
+}
+
+/// What of 1 / W a packet wins for Prague in the mean: it sends at the rate of its window with the fraction, and divides by
+/// the window rounded up, which is half a packet more.
+fn clean_prague(p: f64, window: f64) -> f64 {
+    (1.0 - p) * window / (window + 0.5)
+}
+
+/// p W of Prague under random marks, where the round trip is this `share` of the one that it reckons with (at most 1).
+///
+/// Within n = 1 / share round trips it grows by n share^2 packets and reduces once, as [`random_dctcp`] does within one. So
+/// n p W takes the place of p W, and it has the rate of the longer round trip.
+pub(crate) fn random_prague(p: f64, share: f64) -> f64 {
+    let window = |clean| random_dctcp(clean) * share / p;
+    p * (0..50).fold(window(1.0 - p), |last, _| window(clean_prague(p, last)))
+}
+
+/// The same with even marks, and n > 1.
+///
+/// It reduces at a mark, so k marks after the last reduction, and x / 2 = clean k / x for x = n p W. For p W up to 1 every mark
+/// begins an episode; above, those within a window of data of the last begin none. k is the first to begin one
+/// after x marks, the n round trips. More than one k may hold itself up; as the window comes down from that of n = 1, it is the
+/// greatest.
+pub(crate) fn even_prague(p: f64, share: f64) -> f64 {
+    let marks = |x: f64| {
+        let mut episode = 0.0;
+        while episode < x {
+            episode = (episode + x * share).ceil();
+        }
+        episode
+    };
+    let mut x = 2.0 / share;
+    for _ in 0..50 {
+        x = (2.0 * marks(x) * clean_prague(p, x * share / p)).sqrt();
+    }
+    x * share
 }
 
 /// Share of marks behind a step of a sender that holds a window of W: sqrt(2 / W) would it be if alpha stood still at the share

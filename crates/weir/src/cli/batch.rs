@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::World;
 
-/// Where scenarios run.
+/// Where scenarios run: on real packets, unless the command changes that.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Place {
     /// The world to run it in.
@@ -109,15 +109,12 @@ pub(crate) enum SuiteCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("world", |arg| arg.default_value("sim")))]
 pub(crate) struct SuiteRunArgs {
     /// The suite, as `weir suite list` calls it, or a folder with a suite.toml.
     pub(crate) suite: String,
-    /// The world to run it in.
-    #[arg(long = "on", value_enum, default_value_t = World::Sim)]
-    pub(crate) world: World,
-    /// With --on vm: the kernel, as `weir vm list` calls it [default: the newest in the cache].
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) kernel: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// A queue discipline, written as in a scenario, instead of the suite's; may be repeated.
     #[arg(long = "qdisc", value_name = "WORDS")]
     pub(crate) qdiscs: Vec<String>,

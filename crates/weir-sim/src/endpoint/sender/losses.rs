@@ -1,0 +1,169 @@
+//! When a sender takes packets for lost, and when it probes; the table in [`sender`](super) says by which rules.
+
+use weir_cc::{Ack, LossSample, Rtt};
+use weir_core::{Duration, Time};
+
+use super::{Recovery, Sender};
+use crate::endpoint::sent::{Fate, SentPacket};
+
+/// Packets that must have overtaken one before it is lost (`kPacketThreshold`, TCP's three duplicate ACKs).
+const OVERTAKEN: u64 = 3;
+const SHORTEST_RTO: Duration = Duration::from_millis(200);
+/// Before the first sample (RFC 6298 section 2.1).
+const FIRST_RTO: Duration = Duration::from_secs(1);
+const LONGEST_RTO: Duration = Duration::from_secs(120);
+
+/// What a probe is armed with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arming {
+    from: Time,
+    /// Nothing waited to be sent again.
+    clean: bool,
+}
+
+impl Sender {
+    /// When [`timeout`](Self::timeout) is due.
+    #[inline]
+    pub(crate) fn timer(&mut self) -> Time {
+        if let Some(arming) = self.arming.take() {
+            self.probe_due = arming.from + self.patience(arming.clean);
+        }
+        self.loss_due.min(self.probe_due).min(self.controller.timer().unwrap_or(Time::MAX))
+    }
+
+    /// Declares lost what the newest acknowledged packet has overtaken by too much.
+    #[inline]
+    pub(super) fn find_losses(&mut self, now: Time, ack: &mut Ack) {
+        self.loss_due = Time::MAX;
+        let Some(newest) = self.newest else { return };
+        let from = self.doubted.max(self.sent.first());
+        match (from..newest).find(|number| self.sent.is_flying(*number)) {
+            Some(oldest) => self.doubt(oldest, newest, now, ack),
+            None => self.doubted = newest,
+        }
+    }
+
+    /// The same if `oldest` is the first that is still missing.
+    #[inline(never)]
+    fn doubt(&mut self, oldest: u64, newest: u64, now: Time, ack: &mut Ack) {
+        let window = match self.config.recovery {
+            Recovery::Quic => {
+                let rtt = self.rtt.smoothed.max(self.rtt.latest).as_nanos();
+                Duration::from_nanos((rtt / 8 * 9).max(1_000_000))
+            }
+            Recovery::Tcp => Duration::from_nanos(
+                self.rtt.latest.as_nanos()
+                    + (self.rtt.shortest.as_nanos() / 4).min(self.rtt.smoothed.as_nanos()),
+            ),
+        };
+        let mut waits = None;
+        for number in oldest..newest {
+            let Some(packet) = self.sent.get_mut(number) else { continue };
+            if packet.fate != Fate::Flying {
+                continue;
+            }
+            let due = packet.stamp.sent + window;
+            if newest - number < OVERTAKEN && due > now {
+                self.loss_due = self.loss_due.min(due);
+                waits.get_or_insert(number);
+                continue;
+            }
+            packet.fate = Fate::Lost;
+            let packet = *packet;
+            // Numbers go up with the time of sending: the last one found is the last one sent.
+            ack.lost_sent = packet.stamp.sent;
+            ack.loss = Some(self.lose(&packet));
+            ack.lost.add(packet.bytes);
+        }
+        self.doubted = waits.unwrap_or(newest);
+    }
+
+    fn lose(&mut self, packet: &SentPacket) -> LossSample {
+        self.in_flight -= u64::from(packet.bytes);
+        let sequence = packet.sequence;
+        if sequence >= self.una {
+            // The oldest first. A packet that was lost again is older than what was lost behind it.
+            let place = if self.again.back().is_none_or(|last| *last < sequence) {
+                self.again.len()
+            } else {
+                self.again.partition_point(|waiting| *waiting < sequence)
+            };
+            self.again.insert(place, sequence);
+        }
+        self.delivery.lose(&packet.stamp)
+    }
+
+    /// A timer of [`timer`](Self::timer) has come.
+    pub(crate) fn timeout(&mut self, now: Time) {
+        if self.controller.timer().is_some_and(|due| due <= now) {
+            self.controller.on_timer(now);
+        }
+        if self.loss_due <= now {
+            let mut ack = self.blank(now);
+            self.find_losses(now, &mut ack);
+            if ack.lost.packets > 0 {
+                self.report(&mut ack);
+            }
+        }
+        if self.probe_due <= now {
+            self.probes += 1;
+            let give_up = match self.config.recovery {
+                Recovery::Tcp => self.probes > 1,
+                Recovery::Quic => self.probes > 3,
+            };
+            if give_up {
+                self.lose_everything(now);
+            } else {
+                self.must_probe = 1;
+            }
+            self.arm_probe(now);
+        }
+    }
+
+    fn lose_everything(&mut self, now: Time) {
+        let in_flight = self.in_flight;
+        for number in self.sent.first()..self.sent.end() {
+            let Some(packet) = self.sent.get_mut(number) else { continue };
+            if packet.fate == Fate::Flying {
+                packet.fate = Fate::Lost;
+                let packet = *packet;
+                self.lose(&packet);
+            }
+        }
+        self.loss_due = Time::MAX;
+        self.controller.on_timeout(now, in_flight);
+    }
+
+    /// A probe is due if nothing is heard from now on.
+    pub(super) fn arm_probe(&mut self, now: Time) {
+        self.arming = Some(Arming { from: now, clean: self.again.is_empty() });
+    }
+
+    /// How long it waits for an acknowledgement before it probes.
+    #[inline]
+    fn patience(&self, clean: bool) -> Duration {
+        let Rtt { smoothed, variation, .. } = self.rtt;
+        let wait = if smoothed == Duration::ZERO {
+            FIRST_RTO
+        } else {
+            match self.config.recovery {
+                Recovery::Tcp if self.probes == 0 && clean => {
+                    // TLP: two round trips; a packet alone also waits for a delayed acknowledgement (RFC 8985 section 7).
+                    let alone = self.in_flight <= u64::from(self.config.mss);
+                    let extra = if alone { SHORTEST_RTO } else { Duration::ZERO };
+                    (smoothed * 2 + extra).min(smoothed + SHORTEST_RTO.max(variation * 4))
+                }
+                Recovery::Tcp => smoothed + SHORTEST_RTO.max(variation * 4),
+                Recovery::Quic => {
+                    smoothed + Duration::from_millis(1).max(variation * 4) + self.config.ack_delay
+                }
+            }
+        };
+        let doubled = match self.config.recovery {
+            // The probe is not counted: the timeout after it is the first.
+            Recovery::Tcp => self.probes.saturating_sub(1),
+            Recovery::Quic => self.probes,
+        };
+        (wait * (1 << doubled.min(12))).min(LONGEST_RTO)
+    }
+}
