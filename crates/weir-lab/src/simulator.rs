@@ -31,7 +31,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Runs `scenario` in virtual time.
 pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let flows = scenario.expanded_flows();
-    check_written(scenario, &flows, options)?;
     let params = scenario.law_params().map_err(RunError::Scenario)?;
     let queues = scenario.queue_names().iter().map(Vec::len).sum();
     let ports = (0..flows.len()).map(port).chain(scenario.workloads.iter().map(|_| 0)).collect();
@@ -126,20 +125,6 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), (String, String)> {
     Ok(())
 }
 
-/// Refuses to write down what cannot be.
-fn check_written(scenario: &Scenario, flows: &[Flow], options: &RunOptions) -> Result<(), RunError> {
-    let written = if options.pcap.is_some() { "measure.pcap" } else { "measure.trace" };
-    let is_plain = |flow: &&Flow| flow.direction == Direction::Down && flow.pattern == Pattern::OneWay;
-    let odd = flows.iter().find(|flow| !is_plain(flow)).map(|flow| format!("flow '{}'", flow.name));
-    match scenario.has_other_queues().or(odd) {
-        Some(what) if options.pcap.is_some() || options.trace.is_some() => Err(RunError::Scenario(format!(
-            "{written}: world sim writes down one-way flows to the client and the bottleneck's queue alone; remove it, or \
-                 {what}"
-        ))),
-        _ => Ok(()),
-    }
-}
-
 /// Adds links and flows, and tells what the network calls the bottleneck and the flows.
 fn build(
     scenario: &Scenario,
@@ -152,13 +137,13 @@ fn build(
         Some(this)
     });
     let mut links = Vec::new();
-    for link in scenario.build_links().map_err(RunError::Scenario)? {
+    for (place, link) in scenario.build_links().map_err(RunError::Scenario)?.into_iter().enumerate() {
         let hop = network.add_hop(link.forward);
         links.push(hop);
         let back = link.reverse.map(|reverse| network.add_back(hop, reverse));
         network.impair_back(hop, link.impairment);
         for queue in [Some(hop), back].into_iter().flatten() {
-            network.observer_mut().add_queue(queue, firsts.next().unwrap_or(0), flows.len());
+            network.observer_mut().add_queue(queue, place, firsts.next().unwrap_or(0), flows.len());
         }
     }
     let hosts = Hosts::of(flows);
@@ -170,8 +155,15 @@ fn build(
         let spec =
             spec(scenario, flow, hosts.at(index), &path).map_err(|error| refused(error.to_string()))?;
         let wire = Wire::new(flow.stack, flow.direction == Direction::Up, port(index), index);
-        let passes = places.contains(&0);
-        network.observer_mut().expect(wire, if passes { links[0] } else { path[0] }, passes);
+        // Those of its links before the bottleneck and those behind.
+        let mut sides = places.splitn(2, |place| *place == 0);
+        let mut delay = || {
+            let side = sides.next().unwrap_or_default();
+            side.iter().fold(Duration::ZERO, |sum, place| sum + scenario.links[place - 1].delay)
+        };
+        let passes = places.contains(&0).then(|| [delay(), delay()]);
+        let counts = if passes.is_some() { links[0] } else { path[0] };
+        network.observer_mut().expect(wire, counts, passes);
         ids.push(network.add_flow(spec).map_err(|error| refused(error.to_string()))?);
     }
     Ok((links[0], ids))

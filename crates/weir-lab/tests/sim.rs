@@ -2,6 +2,8 @@
 
 #[path = "sim/capture.rs"]
 mod capture;
+#[path = "sim/passing.rs"]
+mod passing;
 #[path = "sim/workloads.rs"]
 mod workloads;
 

@@ -22,6 +22,7 @@ mod engine;
 mod flow;
 mod hop;
 mod impairment;
+mod line;
 mod network;
 mod observer;
 mod replay;

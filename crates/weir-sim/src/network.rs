@@ -161,6 +161,9 @@ impl<O: Observer> Network<O> {
         let mut flow = Flow::new(spec, own, routed)?;
         if self.observer.watches_headers() {
             flow.receiver.keep_notes();
+            if let Some(routed) = &mut flow.routed {
+                routed.remember();
+            }
         }
         self.flows.push(flow);
         Ok(self.flows.len() as u32 - 1)

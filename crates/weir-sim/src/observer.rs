@@ -39,8 +39,8 @@ pub struct Carried {
     pub ecn: Ecn,
     /// When it was sent, by the clock of its sender: TCP's timestamp value.
     pub sent: Time,
-    /// When the packet was sent whose timestamp it echoes (RFC 7323). Of acknowledgements only if
-    /// [`Observer::watches_headers`].
+    /// When the packet was sent whose timestamp it echoes (RFC 7323). Of acknowledgements, and of data of a flow that meets
+    /// more than one queue and constant delays, only if [`Observer::watches_headers`].
     pub echoed: Time,
     /// QUIC's spin bit.
     pub spin: bool,
@@ -104,6 +104,10 @@ pub trait Observer {
 
     /// A packet has left `hop` altogether.
     fn departed(&mut self, _hop: HopId, _packet: &Packet, _now: Time) {}
+
+    /// The packet of `flow` that was told of last, by [`departed`](Self::departed) or [`returning`](Self::returning), is lost
+    /// behind that link.
+    fn lost(&mut self, _flow: FlowId, _now: Time) {}
 }
 
 impl Observer for () {}

@@ -1,15 +1,13 @@
 //! Routes: over which queues a flow's packets go in each direction, for flows that need more than one queue and constant
 //! delays. What they meet happens event by event, at the time at which it happens.
 
-use std::cmp::Ordering;
-use std::collections::VecDeque;
-
-use weir_core::{Duration, Seed};
+use weir_core::{Duration, Seed, Time};
 
 use crate::endpoint::{AckFrame, Note};
 use crate::flow::{FlowSpec, SpecError};
 use crate::hop::{Hop, HopId};
 use crate::impairment::{Dice, Impairment};
+use crate::line::{Line, Numbered};
 use crate::observer::Way;
 
 /// One side of a link on a route.
@@ -38,20 +36,50 @@ pub(crate) struct Answer {
 }
 
 /// An acknowledgement alone.
+#[derive(Clone, Copy)]
 pub(crate) struct Alone {
     pub(crate) answer: Answer,
     /// Bytes of its own stream that the end which sends it had sent.
     pub(crate) sent: u64,
 }
 
+impl Numbered for Alone {
+    fn number(&self) -> u64 {
+        u64::from(self.answer.frame.index)
+    }
+}
+
 /// A packet of a two-way flow, and what it acknowledges.
+#[derive(Clone, Copy)]
 pub(crate) struct Rider {
     /// The number of the packet that carries it.
     pub(crate) number: u64,
     /// The stream of the other end has come this far, in packets.
     pub(crate) next: u64,
+    /// What its end tells of marks: see [`Receiver::marks`](crate::endpoint::Receiver::marks).
+    pub(crate) marks: (bool, u64),
     /// The acknowledgement, if one was due.
     pub(crate) answer: Option<Answer>,
+}
+
+impl Numbered for Rider {
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// What a data packet echoes, for who looks at packets on the way.
+#[derive(Clone, Copy)]
+pub(crate) struct Echo {
+    pub(crate) number: u64,
+    /// See [`Flow::heard`](crate::flow::Flow::heard).
+    pub(crate) heard: Time,
+}
+
+impl Numbered for Echo {
+    fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 /// What a flow knows that goes by routes. Of the two halves of a two-way flow, the first has the routes of both.
@@ -67,9 +95,11 @@ pub(crate) struct Routed {
     pub(crate) rounds: [Duration; 2],
     /// Acknowledgements alone that are on their way to the sender. A later one tells all that an earlier one did, so one that
     /// arrives takes those before it away.
-    pub(crate) acks: VecDeque<Alone>,
+    pub(crate) acks: Line<Alone>,
     /// Those that ride on data.
-    pub(crate) riders: VecDeque<Rider>,
+    pub(crate) riders: Line<Rider>,
+    /// What data of this half echoes; none where nobody looks.
+    pub(crate) echoes: Line<Echo>,
     /// Bytes that the receiver of a two-way flow has written back.
     pub(crate) answered: u64,
 }
@@ -177,8 +207,9 @@ impl Routed {
             direction,
             routes,
             rounds: [Duration::ZERO; 2],
-            acks: VecDeque::new(),
-            riders: VecDeque::new(),
+            acks: Line::default(),
+            riders: Line::default(),
+            echoes: Line::default(),
             answered: 0,
         }
     }
@@ -191,27 +222,20 @@ impl Routed {
         })
     }
 
-    /// Takes the acknowledgement with this number, and those before it away.
-    pub(crate) fn take_ack(&mut self, number: u32) -> Option<AckFrame> {
-        while let Some(alone) = self.acks.front() {
-            match alone.answer.frame.index.cmp(&number) {
-                Ordering::Less => self.acks.pop_front(),
-                Ordering::Equal => return self.acks.pop_front().map(|alone| alone.answer.frame),
-                Ordering::Greater => break,
-            };
-        }
-        None
+    /// What has been overtaken on its way is to be read all the same where it passes.
+    pub(crate) fn remember(&mut self) {
+        self.acks.remember();
+        self.riders.remember();
+        self.echoes.remember();
     }
 
-    /// Takes what rides on the data packet with this number, and what rode on those before it away.
+    /// The acknowledgement with this number has arrived.
+    pub(crate) fn take_ack(&mut self, number: u32) -> Option<AckFrame> {
+        self.acks.take(u64::from(number)).map(|alone| alone.answer.frame)
+    }
+
+    /// The data packet with this number has arrived: what rides on it.
     pub(crate) fn take_rider(&mut self, number: u64) -> Option<AckFrame> {
-        while let Some(rider) = self.riders.front() {
-            match rider.number.cmp(&number) {
-                Ordering::Less => self.riders.pop_front(),
-                Ordering::Equal => return self.riders.pop_front()?.answer.map(|answer| answer.frame),
-                Ordering::Greater => break,
-            };
-        }
-        None
+        self.riders.take(number)?.answer.map(|answer| answer.frame)
     }
 }

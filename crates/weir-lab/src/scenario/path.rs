@@ -341,12 +341,6 @@ impl Scenario {
             .collect()
     }
 
-    /// The first key of a queue besides the bottleneck's.
-    pub(crate) fn has_other_queues(&self) -> Option<String> {
-        let reverse = self.bottleneck.reverse.as_ref().map(|_| format!("[{BOTTLENECK}.reverse]"));
-        reverse.or_else(|| self.links.first().map(|link| format!("link '{}'", link.name)))
-    }
-
     /// Whether data upwards meets a rate on a flow's path.
     pub(crate) fn is_bounded_up(&self, flow: &Flow) -> bool {
         let sides = self.sides();

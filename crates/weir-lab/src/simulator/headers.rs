@@ -3,6 +3,7 @@
 
 use weir_cc::EcnUse;
 use weir_core::{Ecn, Time};
+use weir_sim::Carried;
 
 use super::wire::{CLIENT, SERVER, Wire};
 use crate::traffic::Stack;
@@ -76,34 +77,24 @@ pub(super) struct Tcp {
 }
 
 impl Tcp {
-    /// A packet with data.
-    pub(super) fn data(seq: u32, ack: u32, ecn: TcpEcn, reduced: bool, stamps: [Time; 2]) -> Self {
-        let flags = match ecn {
-            TcpEcn::Classic if reduced => CWR,
-            TcpEcn::Accurate => count(0),
-            TcpEcn::Off | TcpEcn::Classic => 0,
-        };
-        Self { seq, ack, flags: ACK | flags, stamps, ..Self::default() }
-    }
-
-    /// An acknowledgement.
-    pub(super) fn acknowledgement(
+    /// A packet of an open connection, with data or not: the numbers before its data and of what it waits for, and what it
+    /// has received selectively.
+    pub(super) fn open(
         [seq, ack]: [u32; 2],
         ecn: TcpEcn,
-        echo: bool,
-        marks: u64,
-        stamps: [Time; 2],
+        carried: &Carried,
         blocks: [(u32, u32); 3],
     ) -> Self {
+        let flag = |set: bool, flag: u16| u16::from(set) * flag;
         let flags = match ecn {
-            TcpEcn::Classic if echo => ECE,
-            TcpEcn::Accurate => count(marks),
-            TcpEcn::Off | TcpEcn::Classic => 0,
+            TcpEcn::Off => 0,
+            TcpEcn::Classic => flag(carried.echo, ECE) | flag(carried.reduced, CWR),
+            TcpEcn::Accurate => count(carried.marks),
         };
-        Self { seq, ack, flags: ACK | flags, stamps, blocks }
+        Self { seq, ack, flags: ACK | flags, stamps: [carried.sent, carried.echoed], blocks }
     }
 
-    /// The three packets with which a connection begins: the client's, the server's, the client's.
+    /// The three packets with which a connection begins, of the end that asks and of the one that answers by turns.
     pub(super) fn handshake([client, server]: [u32; 2], ecn: TcpEcn, times: [Time; 3]) -> [Self; 3] {
         let flags = match ecn {
             TcpEcn::Off => [0, 0, 0],
@@ -270,6 +261,7 @@ fn internet_checksum(bytes: &[u8], start: u32) -> u16 {
 mod tests {
     use weir_core::{Duration, Ecn, Time};
     use weir_law::{Kind, Start, parse_cut};
+    use weir_sim::Carried;
 
     use super::{ETHERNET, IPV4, Quic, Tcp, TcpEcn, Wire, initial, internet_sum, quic, tcp, udp};
     use crate::traffic::Stack;
@@ -288,7 +280,8 @@ mod tests {
         let wire = Wire::new(Stack::Tcp, false, 20_000, 0);
         let at = |ms| Time::ZERO + Duration::from_millis(ms);
         let blocks = [(5000, 6000), (7000, 8000), (0, 0)];
-        let ack = Tcp::acknowledgement([1, 4000], TcpEcn::Accurate, false, 9, [at(17), at(15)], blocks);
+        let carried = Carried { marks: 9, sent: at(17), echoed: at(15), ..Carried::default() };
+        let ack = Tcp::open([1, 4000], TcpEcn::Accurate, &carried, blocks);
         let frame = tcp(&wire, false, Ecn::NotEct, &ack, 0);
         assert!(sums_up(frame.bytes(), 6));
         let parsed = parse_cut(frame.bytes(), frame.length, Start::Ethernet);
@@ -303,7 +296,8 @@ mod tests {
             assert!(sums_up(frame.bytes(), 6));
             assert_eq!(parse_cut(frame.bytes(), frame.length, Start::Ethernet).tcp().unwrap().flags, flags);
         }
-        let data = Tcp::data(1, 4, TcpEcn::Classic, true, [at(1), at(0)]);
+        let carried = Carried { reduced: true, sent: at(1), ..Carried::default() };
+        let data = Tcp::open([1, 4], TcpEcn::Classic, &carried, [(0, 0); 3]);
         let frame = tcp(&wire, true, Ecn::Ect0, &data, 45 * 1448);
         let parsed = parse_cut(frame.bytes(), frame.length, Start::Ethernet);
         assert_eq!((parsed.payload_bytes().0, parsed.tcp().unwrap().flags), (45 * 1448, 0x90));

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `+` | taken into a link's queue |
 //! | `-` | out of the queue and onto the link |
-//! | `r` | off the link, or an acknowledgement that passes the bottleneck on its way back |
+//! | `r` | off the link, or past it where nothing queues |
+//! | `l` | lost behind the link, after its `r` |
 //! | `d` | dropped; the line ends with the reason |
 //! | `m` | marked CE; the line ends with the reason |
 
@@ -14,7 +15,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use weir_core::{DropReason, Ecn, Event, EventKind, MarkReason, Packet, Time};
-use weir_sim::Carried;
+use weir_sim::{Carried, Way};
 
 use super::wire::{CLIENT, SERVER, Wire};
 use crate::traffic::Stack;
@@ -60,6 +61,19 @@ impl fmt::Display for Seconds {
     }
 }
 
+/// A link by its number, and which way over it.
+struct Place(usize, Way);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(link, Way::Forward) => write!(f, "{link}"),
+            Self(0, Way::Back) => f.write_str("back"),
+            Self(link, Way::Back) => write!(f, "back{link}"),
+        }
+    }
+}
+
 /// Who sends to whom by what.
 struct Ends<'a>(&'a Wire, bool);
 
@@ -97,7 +111,7 @@ impl Trace {
             EventKind::Drop(reason) => ('d', Some(drop_reason(reason))),
             EventKind::Mark(reason) => ('m', Some(mark_reason(reason))),
         };
-        self.packet(sign, event.time, link, &event.packet, wire, carried)?;
+        self.packet(sign, event.time, link, Some(&event.packet), wire, carried)?;
         write!(self.out, " queue={}", event.queue.0)?;
         match reason {
             Some(reason) => writeln!(self.out, " reason={reason}"),
@@ -105,11 +119,11 @@ impl Trace {
         }
     }
 
-    /// A packet has left `link`.
+    /// A packet has left `link`, or passed it where nothing queues: then there is no `packet`.
     pub(super) fn departed(
         &mut self,
         link: usize,
-        packet: &Packet,
+        packet: Option<&Packet>,
         now: Time,
         wire: &Wire,
         carried: &Carried,
@@ -118,20 +132,16 @@ impl Trace {
         writeln!(self.out)
     }
 
-    /// An acknowledgement is at the bottleneck.
-    pub(super) fn returning(&mut self, now: Time, wire: &Wire, carried: &Carried) -> io::Result<()> {
-        let echo = if carried.echo { " ece" } else { "" };
-        let ends = Ends(wire, false);
-        write!(
-            self.out,
-            "r {} back {ends} ack={} marks={}{echo}",
-            Seconds(now),
-            carried.acknowledged,
-            carried.marks
-        )?;
-        for (from, to) in carried.blocks.iter().filter(|(from, to)| from < to) {
-            write!(self.out, " sack={from}-{to}")?;
-        }
+    /// A packet that has departed is lost behind `link`.
+    pub(super) fn lost(
+        &mut self,
+        link: usize,
+        packet: Option<&Packet>,
+        now: Time,
+        wire: &Wire,
+        carried: &Carried,
+    ) -> io::Result<()> {
+        self.packet('l', now, link, packet, wire, carried)?;
         writeln!(self.out)
     }
 
@@ -140,23 +150,37 @@ impl Trace {
         sign: char,
         time: Time,
         link: usize,
-        packet: &Packet,
+        packet: Option<&Packet>,
         wire: &Wire,
         carried: &Carried,
     ) -> io::Result<()> {
-        let reduced = if carried.reduced { " cwr" } else { "" };
-        write!(
-            self.out,
-            "{sign} {} {link} {} id={} seq={} len={} bytes={} segments={} ecn={}{reduced}",
-            Seconds(time),
-            Ends(wire, true),
-            packet.id,
-            carried.offset,
-            carried.payload,
-            packet.wire_bytes,
-            packet.segments,
-            codepoint(packet.ecn),
-        )
+        let (place, ends) = (Place(link, carried.way), Ends(wire, carried.way == Way::Forward));
+        write!(self.out, "{sign} {} {place} {ends}", Seconds(time))?;
+        if let Some(packet) = packet {
+            write!(self.out, " id={}", packet.id)?;
+        }
+        let has_data = carried.payload > 0;
+        if has_data {
+            write!(self.out, " seq={} len={}", carried.offset, carried.payload)?;
+        }
+        if has_data || packet.is_some() {
+            let (bytes, segments, ecn) = packet
+                .map_or((carried.wire_bytes, carried.segments, carried.ecn), |packet| {
+                    (packet.wire_bytes, packet.segments, packet.ecn)
+                });
+            let reduced = if carried.reduced { " cwr" } else { "" };
+            let ecn = codepoint(ecn);
+            write!(self.out, " bytes={bytes} segments={segments} ecn={ecn}{reduced}")?;
+        }
+        // Data of a one-way flow acknowledges nothing.
+        if !has_data || carried.acknowledged > 0 {
+            let echo = if carried.echo { " ece" } else { "" };
+            write!(self.out, " ack={} marks={}{echo}", carried.acknowledged, carried.marks)?;
+            for (from, to) in carried.blocks.iter().filter(|(from, to)| from < to) {
+                write!(self.out, " sack={from}-{to}")?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn finish(mut self) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Gives every packet of a simulated network to the law and to the recorder, as the bottleneck of the other worlds does.
 
-use weir_core::{Audit, Ecn, Event, EventKind, EventSink, FlowId, Packet, Time};
+use weir_core::{Audit, Duration, Ecn, Event, EventKind, EventSink, FlowId, Packet, Time};
 use weir_law::{Direction, Law, Signal, Start, parse_cut};
 use weir_link::Observer as _;
 use weir_sim::{Carried, HopId, Observer, Opening, Way};
@@ -34,6 +34,8 @@ struct Queue {
     audit: Audit,
     /// The recorder's number of its first queue.
     first: usize,
+    /// Its link's number among the scenario's.
+    link: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -41,8 +43,8 @@ struct Watched {
     wire: Wire,
     /// The queue whose events count for the flow.
     counts: HopId,
-    /// Whether it goes by the bottleneck.
-    passes: bool,
+    /// How long the links of its path before the bottleneck delay it, and those behind; none if it does not go by there.
+    passes: Option<[Duration; 2]>,
     /// The law's number.
     judged: FlowId,
 }
@@ -69,16 +71,18 @@ impl Watcher {
         }
     }
 
-    /// There is a further discipline, whose queues the recorder numbers from `first`. The first of all is the bottleneck's.
-    pub(crate) fn add_queue(&mut self, hop: HopId, first: usize, flows: usize) {
+    /// There is a further discipline, of the scenario's link of this number, whose queues the recorder numbers from `first`.
+    /// The first of all is the bottleneck's.
+    pub(crate) fn add_queue(&mut self, hop: HopId, link: usize, first: usize, flows: usize) {
         if self.queues.is_empty() {
             self.bottleneck = hop;
         }
-        self.queues.push(Queue { audit: Audit::with_capacity(flows), first });
+        self.queues.push(Queue { audit: Audit::with_capacity(flows), first, link });
     }
 
-    /// The flow that is added next: the events at `counts` count for it, and it goes by the bottleneck or not.
-    pub(crate) fn expect(&mut self, wire: Wire, counts: HopId, passes: bool) {
+    /// The flow that is added next: the events at `counts` count for it. If it goes by the bottleneck, links delay it by so
+    /// much before it and behind it.
+    pub(crate) fn expect(&mut self, wire: Wire, counts: HopId, passes: Option<[Duration; 2]>) {
         self.upcoming = Some(Watched { wire, counts, passes, judged: FlowId::NONE });
     }
 
@@ -107,10 +111,10 @@ impl Watcher {
 
 impl Observer for Watcher {
     fn event(&mut self, hop: HopId, event: &Event) {
-        if let Some(tap) = &mut self.tap {
-            tap.event(hop.index(), event, &self.flows[event.packet.flow.0 as usize].wire);
-        }
         let queue = &mut self.queues[hop.index()];
+        if let Some(tap) = &mut self.tap {
+            tap.event(queue.link, event, &self.flows[event.packet.flow.0 as usize].wire);
+        }
         queue.audit.event(event);
         self.recorder.queue_event(queue.first, event);
         let packet = &event.packet;
@@ -131,6 +135,9 @@ impl Observer for Watcher {
     }
 
     fn arriving(&mut self, _: HopId, packet: &mut Packet, carried: &Carried) {
+        if let Some(tap) = &mut self.tap {
+            tap.arriving(packet, carried);
+        }
         if carried.link != self.bottleneck {
             return;
         }
@@ -141,14 +148,18 @@ impl Observer for Watcher {
             packet.cycle = stamp.cycle;
             packet.choice = stamp.choice;
         }
-        if let Some(tap) = &mut self.tap {
-            tap.arriving(packet, carried);
-        }
     }
 
     fn departed(&mut self, hop: HopId, packet: &Packet, now: Time) {
         if let Some(tap) = &mut self.tap {
-            tap.departed(hop.index(), packet, now, &self.flows[packet.flow.0 as usize].wire);
+            let link = self.queues[hop.index()].link;
+            tap.departed(link, packet, now, &self.flows[packet.flow.0 as usize].wire);
+        }
+    }
+
+    fn lost(&mut self, flow: FlowId, now: Time) {
+        if let Some(tap) = &mut self.tap {
+            tap.lost(now, &self.flows[flow.0 as usize].wire);
         }
     }
 
@@ -158,7 +169,7 @@ impl Observer for Watcher {
         let of_workload = opening.workload.map(|workload| Watched {
             wire: Wire::new(self.stacks[workload.index()], false, port(index), index),
             counts: self.bottleneck,
-            passes: true,
+            passes: Some([Duration::ZERO; 2]),
             judged: FlowId::NONE,
         });
         let Some(watched) = of_workload.or_else(|| self.upcoming.take()) else { return };
@@ -176,9 +187,7 @@ impl Observer for Watcher {
                 self.recorder.new_flow(flow, &key, opening.now);
             }
         }
-        if !passes {
-            return;
-        }
+        let Some(delays) = passes else { return };
         for (way, packet) in wire.handshake(opening.offset as u32).into_iter().flatten() {
             self.judge(flow, &packet, way, opening.now);
         }
@@ -191,7 +200,7 @@ impl Observer for Watcher {
             }
         }
         if let Some(tap) = &mut self.tap {
-            tap.opens(opening, &wire);
+            tap.opens(opening, delays, &wire);
         }
     }
 
@@ -204,13 +213,12 @@ impl Observer for Watcher {
     }
 
     fn returning(&mut self, carried: &Carried, now: Time) {
-        if carried.link != self.bottleneck {
-            return;
-        }
         let wire = self.flows[carried.flow.0 as usize].wire;
-        self.judge(carried.flow, &wire.packet(carried), carried.way, now);
         if let Some(tap) = &mut self.tap {
-            tap.returning(carried, now, &wire);
+            tap.returning(self.queues[carried.link.index()].link, carried, now, &wire);
+        }
+        if carried.link == self.bottleneck {
+            self.judge(carried.flow, &wire.packet(carried), carried.way, now);
         }
     }
 }

@@ -37,6 +37,11 @@ impl Wire {
         self.stack
     }
 
+    /// Which way the end that asks for data sends: down if the data goes up.
+    pub(super) fn asks_down(&self) -> bool {
+        self.up
+    }
+
     /// The port of the end that asks for data.
     pub(super) fn client_port(&self) -> u16 {
         self.ports[1]

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use weir_core::{Duration, Ecn, Event, EventKind, MarkReason, Packet, Time};
-use weir_sim::{Carried, Opening};
+use weir_sim::{Carried, Opening, Way};
 
 use super::headers::{self, Headers, LONGEST, Quic, Tcp, TcpEcn};
 use super::trace::{self, Trace};
@@ -16,17 +16,23 @@ use crate::pcapng::{LINK_ETHERNET, PcapngError, PcapngWriter};
 use crate::run::{RunError, RunOptions};
 use crate::traffic::Stack;
 
-/// What QUIC's headers and an acknowledgement need behind the UDP header.
-const QUIC_ACK: u32 = 27 + 12;
+/// Bytes in front of QUIC's.
+const UP_TO_UDP: u32 = 14 + 20 + 8;
+/// The link that is captured.
+const BOTTLENECK: usize = 0;
 /// The interface towards the client, and the one towards the server.
 const DOWN: u32 = 0;
 const UP: u32 = 1;
+
+fn interface(down: bool) -> u32 {
+    if down { DOWN } else { UP }
+}
 
 /// What a connection is on the wire.
 #[derive(Clone, Copy, Debug, Default)]
 struct Connection {
     ecn: TcpEcn,
-    /// The client's first sequence number; it counts connections on the same ports.
+    /// The first sequence number of the end that asks; it counts connections on the same ports.
     client: u32,
 }
 
@@ -35,8 +41,10 @@ pub(super) struct Wiretap {
     pcap: Option<(PathBuf, PcapngWriter)>,
     trace: Option<(PathBuf, Trace)>,
     connections: Vec<Connection>,
-    /// What is in the packets that are queued, and why they were marked.
+    /// What is in the packets that are queued, and why they were marked. A packet has another number in each queue.
     inside: HashMap<u64, (Carried, Option<MarkReason>)>,
+    /// What has left a link, or passed one, last.
+    departed: Option<(usize, Option<Packet>, Carried)>,
     /// Packets that open connections, still to come, in the order of their times.
     opening: BTreeMap<(Time, u64), (u32, Headers)>,
     asked: u64,
@@ -54,14 +62,16 @@ impl Wiretap {
             trace,
             connections: Vec::new(),
             inside: HashMap::new(),
+            departed: None,
             opening: BTreeMap::new(),
             asked: 0,
             failed: None,
         }))
     }
 
-    /// A connection opens. Its handshake is not queued, but stands in the capture at the times that it would have.
-    pub(super) fn opens(&mut self, opening: &Opening, wire: &Wire) {
+    /// A connection over the bottleneck opens. Its handshake is not queued, but stands in the capture at the times that it
+    /// would have. Links on its path delay it by so much before the bottleneck and behind it.
+    pub(super) fn opens(&mut self, opening: &Opening, [before, behind]: [Duration; 2], wire: &Wire) {
         let index = opening.flow.0 as usize;
         if index >= self.connections.len() {
             self.connections.resize(index + 1, Connection::default());
@@ -70,21 +80,26 @@ impl Wiretap {
         connection.ecn = opening.ecn.into();
         connection.client = connection.client.wrapping_add(1);
         let Connection { ecn, client } = *connection;
-        let before = |back: Duration| opening.data - back;
-        let (around, rtt) = (opening.around, opening.around + opening.behind);
-        let times = [before(around + rtt), before(rtt), before(around)].map(|time| time.max(opening.now));
+        let rtt = opening.around + opening.behind;
+        let around = opening.around + before * 2;
+        let asks = wire.asks_down();
+        // Of the bottleneck: when it has the first data, and how far it is from there to the end that sends it and back.
+        let (data, turn) =
+            if asks { (opening.data + behind, rtt - around) } else { (opening.data + before, around) };
+        let times = [turn + rtt, rtt, turn].map(|back| (data - back).max(opening.now));
+        let ways = [asks, !asks, asks];
         let packets = match wire.stack() {
             Stack::Udp => return,
-            Stack::Quic => [false, true, false].map(|down| headers::initial(wire, down)),
+            Stack::Quic => ways.map(|down| headers::initial(wire, down)),
             Stack::Tcp => {
                 let [syn, answer, done] = Tcp::handshake([client, opening.offset as u32], ecn, times);
-                [(syn, false), (answer, true), (done, false)]
+                [(syn, asks), (answer, !asks), (done, asks)]
                     .map(|(packet, down)| headers::tcp(wire, down, Ecn::NotEct, &packet, 0))
             }
         };
-        for ((time, packet), interface) in times.into_iter().zip(packets).zip([UP, DOWN, UP]) {
+        for ((time, packet), down) in times.into_iter().zip(packets).zip(ways) {
             self.asked += 1;
-            self.opening.insert((time, self.asked), (interface, packet));
+            self.opening.insert((time, self.asked), (interface(down), packet));
         }
     }
 
@@ -107,52 +122,60 @@ impl Wiretap {
     /// A packet has left the link.
     pub(super) fn departed(&mut self, link: usize, packet: &Packet, now: Time, wire: &Wire) {
         let Some((carried, why)) = self.inside.remove(&packet.id) else { return };
-        self.tell(|trace| trace.departed(link, packet, now, wire, &carried));
-        if self.pcap.is_none() {
-            return;
-        }
-        let headers = match wire.stack() {
-            Stack::Tcp => {
-                let Connection { ecn, client } = self.connection(packet);
-                let stamps = [carried.sent, carried.echoed];
-                // A connection's first byte of data follows its SYN.
-                let seq = (carried.offset as u32).wrapping_add(1);
-                let data = Tcp::data(seq, client.wrapping_add(1), ecn, carried.reduced, stamps);
-                headers::tcp(wire, true, packet.ecn, &data, carried.payload)
-            }
-            Stack::Quic => {
-                let short = Quic::Short { spin: carried.spin };
-                headers::quic(wire, true, packet.ecn, short, wire.frame_bytes(&carried) - 42)
-            }
-            Stack::Udp => headers::udp(wire, true, packet.ecn, carried.payload),
-        };
-        self.write(DOWN, now, &headers, why.map(trace::mark_reason));
+        self.departed = Some((link, Some(*packet), carried));
+        self.tell(|trace| trace.departed(link, Some(packet), now, wire, &carried));
+        self.capture(link, packet.ecn, &carried, now, wire, why);
     }
 
-    /// An acknowledgement passes on its way back.
-    pub(super) fn returning(&mut self, carried: &Carried, now: Time, wire: &Wire) {
-        self.tell(|trace| trace.returning(now, wire, carried));
-        if self.pcap.is_none() {
+    /// A packet passes a link where nothing queues.
+    pub(super) fn returning(&mut self, link: usize, carried: &Carried, now: Time, wire: &Wire) {
+        self.departed = Some((link, None, *carried));
+        self.tell(|trace| trace.departed(link, None, now, wire, carried));
+        self.capture(link, carried.ecn, carried, now, wire, None);
+    }
+
+    /// What has departed last will not arrive.
+    pub(super) fn lost(&mut self, now: Time, wire: &Wire) {
+        if let Some((link, packet, carried)) = self.departed.take() {
+            self.tell(|trace| trace.lost(link, packet.as_ref(), now, wire, &carried));
+        }
+    }
+
+    /// Writes a packet down that leaves the bottleneck on either way.
+    fn capture(
+        &mut self,
+        link: usize,
+        codepoint: Ecn,
+        carried: &Carried,
+        now: Time,
+        wire: &Wire,
+        why: Option<MarkReason>,
+    ) {
+        if self.pcap.is_none() || link != BOTTLENECK {
             return;
         }
+        let down = carried.way == Way::Forward;
         let headers = match wire.stack() {
             Stack::Tcp => {
                 let Connection { ecn, client } =
                     self.connections.get(carried.flow.0 as usize).copied().unwrap_or_default();
-                let number = |offset: u64| (offset as u32).wrapping_add(1);
-                let blocks = carried
-                    .blocks
-                    .map(|(from, to)| if from < to { (number(from), number(to)) } else { (0, 0) });
-                let numbers = [client.wrapping_add(1), number(carried.acknowledged)];
-                let stamps = [carried.sent, carried.echoed];
-                let ack = Tcp::acknowledgement(numbers, ecn, carried.echo, carried.marks, stamps, blocks);
-                headers::tcp(wire, false, Ecn::NotEct, &ack, 0)
+                // The first byte of an end's stream follows its SYN.
+                let number = |first: u32, offset: u64| first.wrapping_add(offset as u32).wrapping_add(1);
+                let [own, other] = if down == wire.asks_down() { [client, 0] } else { [0, client] };
+                let numbers = [number(own, carried.offset), number(other, carried.acknowledged)];
+                let blocks = carried.blocks.map(|(from, to)| {
+                    if from < to { (number(other, from), number(other, to)) } else { (0, 0) }
+                });
+                let packet = Tcp::open(numbers, ecn, carried, blocks);
+                headers::tcp(wire, down, codepoint, &packet, carried.payload)
             }
-            Stack::Quic | Stack::Udp => {
-                headers::quic(wire, false, Ecn::NotEct, Quic::Short { spin: carried.spin }, QUIC_ACK)
+            Stack::Quic => {
+                let short = Quic::Short { spin: carried.spin };
+                headers::quic(wire, down, codepoint, short, wire.frame_bytes(carried) - UP_TO_UDP)
             }
+            Stack::Udp => headers::udp(wire, down, codepoint, carried.payload),
         };
-        self.write(UP, now, &headers, None);
+        self.write(interface(down), now, &headers, why.map(trace::mark_reason));
     }
 
     /// Completes the files.
@@ -167,10 +190,6 @@ impl Wiretap {
             trace.finish().map_err(|error| failure(&path, error.into()))?;
         }
         Ok(())
-    }
-
-    fn connection(&self, packet: &Packet) -> Connection {
-        self.connections.get(packet.flow.0 as usize).copied().unwrap_or_default()
     }
 
     fn tell(&mut self, write: impl FnOnce(&mut Trace) -> io::Result<()>) {

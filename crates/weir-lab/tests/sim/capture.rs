@@ -12,7 +12,7 @@ use weir_law::Verdict;
 use weir_law::assess::{DirectionReport, Options, Report, Stack, assess};
 
 /// Runs with a capture and a trace in `folder`.
-fn run_in(folder: &Path, scenario: &Scenario) -> RunResult {
+pub(crate) fn run_in(folder: &Path, scenario: &Scenario) -> RunResult {
     let stop = AtomicBool::new(false);
     let options = RunOptions {
         world: World::Sim,
@@ -23,7 +23,7 @@ fn run_in(folder: &Path, scenario: &Scenario) -> RunResult {
     run(scenario, &options).unwrap()
 }
 
-fn assessed(folder: &Path, scenario: &Scenario) -> Report {
+pub(crate) fn assessed(folder: &Path, scenario: &Scenario) -> Report {
     let file = File::open(folder.join("deep/packets.pcapng")).unwrap();
     assess(file, &Options { params: scenario.law_params().unwrap(), ..Options::default() })
 }
@@ -33,7 +33,7 @@ fn data(report: &Report, port: u16) -> (&DirectionReport, Stack) {
     flow.map(|flow| (&flow.data, flow.stack)).unwrap_or_else(|| panic!("no data from port {port}"))
 }
 
-fn word(verdict: Verdict) -> String {
+pub(crate) fn word(verdict: Verdict) -> String {
     serde_json::to_value(verdict).unwrap().as_str().unwrap().to_owned()
 }
 

@@ -138,6 +138,11 @@ impl Receiver {
         self.stream.next()
     }
 
+    /// What it tells of marks now: whether it echoes one, and how many packets came with CE.
+    pub(crate) fn marks(&self) -> (bool, u64) {
+        (self.echo, self.ce)
+    }
+
     /// When a packet that waits is acknowledged at the latest; [`Time::MAX`] if none waits.
     pub(crate) fn due(&self) -> Time {
         self.due

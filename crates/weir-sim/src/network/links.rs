@@ -122,6 +122,7 @@ impl<O: Observer> Network<O> {
         let hop = &mut self.hops[index as usize];
         if hop.replay.as_mut().is_some_and(|replay| !replay.takes(packet.id)) {
             hop.report.lost += 1;
+            self.observer.lost(packet.flow, self.now);
             return;
         }
         if self.flows[packet.flow.0 as usize].routed.is_some() {

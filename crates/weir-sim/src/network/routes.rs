@@ -7,7 +7,7 @@ use super::{Network, Next};
 use crate::flow::{Amount, Source};
 use crate::hop::HopId;
 use crate::observer::{Carried, Observer};
-use crate::route::{Alone, Answer, Rider, Routed, Stop};
+use crate::route::{Alone, Answer, Echo, Rider, Routed, Stop};
 
 /// A packet between two stops.
 #[derive(Clone, Copy)]
@@ -53,6 +53,13 @@ impl<O: Observer> Network<O> {
         if let Some(other) = other {
             self.ride(index, other, &packet);
         }
+        let flow = &mut self.flows[index as usize];
+        if let (Some(routed), Source::Connection(_)) = (&mut flow.routed, &flow.source)
+            && routed.echoes.remembers()
+        {
+            let number = flow.receiver.read(packet.handle).number;
+            routed.echoes.push(Echo { number, heard: flow.heard });
+        }
         packet.flow = FlowId(owner);
         self.begin_route(packet, direction);
     }
@@ -66,9 +73,9 @@ impl<O: Observer> Network<O> {
             let frame = receiver.acknowledge(now);
             Answer { frame, note: receiver.note(frame.index) }
         });
-        let next = receiver.next();
+        let (next, marks) = (receiver.next(), receiver.marks());
         if let Some(routed) = self.routed(other) {
-            routed.riders.push_back(Rider { number, next, answer });
+            routed.riders.push(Rider { number, next, marks, answer });
         }
     }
 
@@ -86,7 +93,7 @@ impl<O: Observer> Network<O> {
             Source::Datagrams { .. } => 0,
         });
         if let Some(routed) = self.routed(index) {
-            routed.acks.push_back(Alone { answer: Answer { frame, note }, sent });
+            routed.acks.push(Alone { answer: Answer { frame, note }, sent });
         }
         let packet =
             Packet { handle: u64::from(frame.index), ..Packet::new(id, FlowId(owner), bytes, self.now) };
@@ -149,14 +156,14 @@ impl<O: Observer> Network<O> {
             Some(dice) => dice.roll(now, here.onward),
             None => Some(now + here.onward),
         };
-        match (at, here.queue) {
-            (Some(at), _) => self.travel(packet, direction, stop + 1, at),
-            (None, Some(queue)) => self.hops[queue.index()].report.lost += 1,
-            (None, None) => {
-                let link = here.link;
-                self.hops[link.index()].report.lost_back += 1;
-            }
+        if let Some(at) = at {
+            return self.travel(packet, direction, stop + 1, at);
         }
+        match (here.queue, here.link) {
+            (Some(queue), _) => self.hops[queue.index()].report.lost += 1,
+            (None, link) => self.hops[link.index()].report.lost_back += 1,
+        }
+        self.observer.lost(packet.flow, now);
     }
 
     /// Which half's data a packet has that goes in this direction, and which half's data it may acknowledge. If it has no
@@ -178,15 +185,18 @@ impl<O: Observer> Network<O> {
     fn at_end(&mut self, packet: Packet, direction: usize) {
         match self.halves(&packet, direction) {
             (Some(own), against) => {
-                if let Some(against) = against {
-                    let number = self.flows[own as usize].receiver.read(packet.handle).number;
-                    if let Some(frame) = self.routed(against).and_then(|routed| routed.take_rider(number)) {
-                        self.take_ack(against, &frame);
-                    }
+                let number = self.flows[own as usize].receiver.read(packet.handle).number;
+                if let Some(routed) = self.routed(own) {
+                    routed.echoes.take(number);
+                }
+                if let Some(against) = against
+                    && let Some(frame) = self.routed(against).and_then(|routed| routed.take_rider(number))
+                {
+                    self.take_ack(against, &frame);
                 }
                 let flow = &self.flows[own as usize];
                 let sent = match &flow.source {
-                    Source::Connection(sender) => sender.sent_at(flow.receiver.read(packet.handle).number),
+                    Source::Connection(sender) => sender.sent_at(number),
                     Source::Datagrams { .. } => None,
                 };
                 let arrived = sent.unwrap_or(packet.arrived);
@@ -259,7 +269,8 @@ impl<O: Observer> Network<O> {
             carried.payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
             carried.spin = data.spin;
             carried.reduced = data.reduced;
-            carried.echoed = flow.heard;
+            let echo = flow.routed.as_ref().and_then(|routed| routed.echoes.get(data.number));
+            carried.echoed = echo.map_or(Time::ZERO, |echo| echo.heard);
             match &flow.source {
                 Source::Connection(sender) => {
                     carried.offset = sender.writes.offset(data.sequence);
@@ -268,16 +279,15 @@ impl<O: Observer> Network<O> {
                 Source::Datagrams { .. } => carried.offset = data.sequence * u64::from(carried.payload),
             }
             if let Some((against, routed)) = against.and_then(|half| Some((half, routed(half)?)))
-                && let Ok(place) = routed.riders.binary_search_by_key(&data.number, |rider| rider.number)
+                && let Some(rider) = routed.riders.get(data.number)
             {
-                carried.acknowledged = self.offset(against, routed.riders[place].next);
-                answer = routed.riders[place].answer;
+                carried.acknowledged = self.offset(against, rider.next);
+                (carried.echo, carried.marks) = rider.marks;
+                answer = rider.answer;
             }
         } else if let Some(routed) = against.and_then(routed)
-            && let Ok(place) =
-                routed.acks.binary_search_by_key(&(packet.handle as u32), |alone| alone.answer.frame.index)
+            && let Some(alone) = routed.acks.get(u64::from(packet.handle as u32))
         {
-            let alone = &routed.acks[place];
             carried.offset = alone.sent;
             carried.spin = alone.answer.frame.spin;
             carried.sent = alone.answer.frame.at;
