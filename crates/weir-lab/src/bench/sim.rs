@@ -9,8 +9,8 @@ use thiserror::Error;
 use weir_core::{Duration, Seed, Time};
 use weir_sim::{Amount, FlowSpec, HopId, HopSpec, Network, SpecError};
 
-use super::ns3::{Hosts, Program};
-use super::{Bench, Row, machine, median, now};
+use super::ns3::{Hosts, Ns3Error, Program};
+use super::{Bench, Row, machine, median, now, quantile};
 
 /// Round-trip time of all flows without queues.
 const RTT: Duration = Duration::from_millis(20);
@@ -18,6 +18,8 @@ const RTT: Duration = Duration::from_millis(20);
 const WARM_UP: Duration = Duration::from_secs(5);
 /// Flows of the rows that measure memory.
 const MANY: u32 = 1_000_000;
+/// How often ns-3 and the simulator take turns.
+const ROUNDS: u64 = 8;
 /// Payload of each of them: three packets.
 const SHORT: u64 = 4_000;
 /// The scenario that is in ns-3 too.
@@ -126,27 +128,54 @@ pub fn run(
         let program = Program::compile();
         for (done, (name, hosts)) in [(NS3, Hosts::Shared), (DUMBBELL, Hosts::Own)].into_iter().enumerate() {
             progress(SETTINGS.len() + 1 + done, total, name);
-            let parts = match &program {
-                Ok(program) => program.run(hosts, seconds, stop).map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
-            bench.rows.push(match parts {
-                Ok(parts) => row(name, "ns-3", &parts),
-                Err(note) => Row { name: name.to_owned(), world: "ns-3", note: Some(note), ..Row::default() },
+            bench.rows.push(match &program {
+                Ok(program) => beside(program, name, hosts, seconds, stop)?,
+                Err(error) => unmeasured(name, error),
             });
         }
     }
-    compare(&mut bench.rows);
     Ok(bench)
 }
 
-/// How much more of the processor's time a packet takes in ns-3 than in the same scenario here. By the processor's time, since
-/// a part of ns-3's run is less likely to have the processor for itself the longer it is.
-fn compare(rows: &mut [Row]) {
-    let ours = rows.iter().find(|row| row.name == CUBIC).and_then(|row| row.ns_per_packet);
-    for theirs in rows.iter_mut().filter(|row| row.world == "ns-3") {
-        theirs.ratio = theirs.ns_per_packet.zip(ours).map(|(theirs, ours)| theirs / ours);
-        theirs.vs = theirs.ratio.map(|_| CUBIC);
+fn unmeasured(name: &str, why: &Ns3Error) -> Row {
+    Row { name: name.to_owned(), world: "ns-3", note: Some(why.to_string()), ..Row::default() }
+}
+
+/// Measures ns-3 and the same scenario here in turns, all in all for `seconds` each.
+fn beside(
+    program: &Program,
+    name: &str,
+    hosts: Hosts,
+    seconds: Duration,
+    stop: &AtomicBool,
+) -> Result<Row, BenchSimError> {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let ours = throughput(&SETTINGS[0], seconds / ROUNDS, stop)?.ns_per_packet;
+        match program.run(hosts, seconds / ROUNDS, stop) {
+            Ok(parts) => rounds.push((ours, parts)),
+            Err(error) => return Ok(unmeasured(name, &error)),
+        }
+    }
+    Ok(compared(name, &rounds))
+}
+
+/// How much more of the processor's time a packet takes in ns-3, round by round, so that a slow moment of the machine strikes
+/// both. By the processor's time, since a part of ns-3's run is less likely to have the processor for itself the longer it is.
+fn compared(name: &str, rounds: &[(Option<f64>, Vec<Part>)]) -> Row {
+    let ratios: Vec<f64> = rounds
+        .iter()
+        .filter_map(|(ours, parts)| Some(row(name, "ns-3", parts).ns_per_packet? / (*ours)?))
+        .collect();
+    let all: Vec<Part> = rounds.iter().flat_map(|(_, parts)| parts).copied().collect();
+    Row {
+        vs: (!ratios.is_empty()).then_some(CUBIC),
+        ratio: median(&ratios),
+        spread: quantile(&ratios, 0.25).zip(quantile(&ratios, 0.75)).map(|(low, high)| [low, high]),
+        ..row(name, "ns-3", &all)
     }
 }
 
@@ -238,7 +267,7 @@ fn resident() -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CUBIC, DUMBBELL, NS3, Part, Row, compare, row};
+    use super::{CUBIC, NS3, Part, compared, row};
 
     #[test]
     fn the_part_in_the_middle_makes_a_row() {
@@ -251,26 +280,16 @@ mod tests {
     }
 
     #[test]
-    fn ns3_is_compared_with_the_same_scenario() {
-        let measured = |name: &str, world, ns_per_packet| Row {
-            name: name.to_owned(),
-            world,
-            ns_per_packet,
-            ..Row::default()
+    fn ns3_is_compared_round_by_round() {
+        let round = |ours, theirs| {
+            let part = Part { packets: 1.0, real_ns: theirs, processor_ns: theirs };
+            (Some(ours), vec![part, part])
         };
-        let mut rows = vec![
-            measured(CUBIC, "sim", Some(100.0)),
-            measured("other", "sim", Some(50.0)),
-            measured(NS3, "ns-3", Some(20_000.0)),
-            measured(DUMBBELL, "ns-3", Some(40_000.0)),
-        ];
-        compare(&mut rows);
-        assert!(rows[..2].iter().all(|row| row.ratio.is_none()));
-        assert_eq!((rows[2].vs, rows[2].ratio), (Some(CUBIC), Some(200.0)));
-        assert_eq!((rows[3].vs, rows[3].ratio), (Some(CUBIC), Some(400.0)));
-        // Without ns-3 there is nothing to compare with.
-        let mut alone = vec![measured(CUBIC, "sim", Some(100.0)), measured(NS3, "ns-3", None)];
-        compare(&mut alone);
-        assert!(alone.iter().all(|row| row.ratio.is_none() && row.vs.is_none()));
+        // The machine was slow in the second round.
+        let rounds = [round(100.0, 20_000.0), round(300.0, 60_000.0), round(100.0, 21_000.0)];
+        let row = compared(NS3, &rounds);
+        assert_eq!((row.vs, row.ratio, row.ns_per_packet), (Some(CUBIC), Some(200.0), Some(21_000.0)));
+        let row = compared(NS3, &[]);
+        assert!(row.ratio.is_none() && row.vs.is_none() && row.ns_per_packet.is_none());
     }
 }
