@@ -2,18 +2,13 @@
 
 use std::collections::VecDeque;
 
-/// What has a number.
-pub(crate) trait Numbered: Copy {
-    fn number(&self) -> u64;
-}
-
 /// Overtaken ones that are remembered, if any are: more than come between two packets in any network that reorders sensibly.
 const REMEMBERED: usize = 1024;
 
 /// What is on its way, in the order of its numbers. One that arrives tells all that those before it did.
 #[derive(Clone, Debug)]
 pub(crate) struct Line<T> {
-    entries: VecDeque<T>,
+    entries: VecDeque<(u64, T)>,
     /// Those with lower numbers have arrived or have been overtaken by one that has.
     arrived: u64,
     /// Of these, so many can still be looked up.
@@ -26,7 +21,7 @@ impl<T> Default for Line<T> {
     }
 }
 
-impl<T: Numbered> Line<T> {
+impl<T: Copy> Line<T> {
     /// From now on some of those that were overtaken can be looked up.
     pub(crate) fn remember(&mut self) {
         self.remembered = REMEMBERED;
@@ -38,13 +33,14 @@ impl<T: Numbered> Line<T> {
     }
 
     /// One more sets out; its number is above all others.
-    pub(crate) fn push(&mut self, entry: T) {
-        self.entries.push_back(entry);
+    pub(crate) fn push(&mut self, number: u64, entry: T) {
+        self.entries.push_back((number, entry));
     }
 
     /// The one with this number.
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
-        self.entries.get(self.entries.binary_search_by_key(&number, T::number).ok()?)
+        let place = self.entries.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        Some(&self.entries[place].1)
     }
 
     /// The one with this number has arrived: it, if nothing has overtaken it.
@@ -54,7 +50,7 @@ impl<T: Numbered> Line<T> {
         }
         self.arrived = number + 1;
         let taken = self.get(number).copied();
-        let old = self.entries.partition_point(|entry| entry.number() <= number);
+        let old = self.entries.partition_point(|(other, _)| *other <= number);
         self.entries.drain(..old.saturating_sub(self.remembered));
         taken
     }
@@ -62,13 +58,7 @@ impl<T: Numbered> Line<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Numbered, REMEMBERED};
-
-    impl Numbered for u64 {
-        fn number(&self) -> u64 {
-            *self
-        }
-    }
+    use super::{Line, REMEMBERED};
 
     #[test]
     fn what_was_overtaken_is_not_taken_but_may_be_looked_up() {
@@ -78,7 +68,7 @@ mod tests {
                 line.remember();
             }
             for number in [1, 2, 4, 5] {
-                line.push(number);
+                line.push(number, number);
             }
             assert_eq!((line.take(2), line.take(1), line.take(3)), (Some(2), None, None));
             assert_eq!(
@@ -87,7 +77,7 @@ mod tests {
             );
             assert_eq!(line.take(5), Some(5));
             for number in 6..5000 {
-                line.push(number);
+                line.push(number, number);
                 assert_eq!(line.take(number), Some(number));
             }
             assert_eq!(line.entries.len(), if remembers { REMEMBERED } else { 0 });

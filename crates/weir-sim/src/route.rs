@@ -7,7 +7,7 @@ use crate::endpoint::{AckFrame, Note};
 use crate::flow::{FlowSpec, SpecError};
 use crate::hop::{Hop, HopId};
 use crate::impairment::{Dice, Impairment};
-use crate::line::{Line, Numbered};
+use crate::line::Line;
 use crate::observer::Way;
 
 /// One side of a link on a route.
@@ -43,43 +43,15 @@ pub(crate) struct Alone {
     pub(crate) sent: u64,
 }
 
-impl Numbered for Alone {
-    fn number(&self) -> u64 {
-        u64::from(self.answer.frame.index)
-    }
-}
-
 /// A packet of a two-way flow, and what it acknowledges.
 #[derive(Clone, Copy)]
 pub(crate) struct Rider {
-    /// The number of the packet that carries it.
-    pub(crate) number: u64,
     /// The stream of the other end has come this far, in packets.
     pub(crate) next: u64,
     /// What its end tells of marks: see [`Receiver::marks`](crate::endpoint::Receiver::marks).
     pub(crate) marks: (bool, u64),
     /// The acknowledgement, if one was due.
     pub(crate) answer: Option<Answer>,
-}
-
-impl Numbered for Rider {
-    fn number(&self) -> u64 {
-        self.number
-    }
-}
-
-/// What a data packet echoes, for who looks at packets on the way.
-#[derive(Clone, Copy)]
-pub(crate) struct Echo {
-    pub(crate) number: u64,
-    /// See [`Flow::heard`](crate::flow::Flow::heard).
-    pub(crate) heard: Time,
-}
-
-impl Numbered for Echo {
-    fn number(&self) -> u64 {
-        self.number
-    }
 }
 
 /// What a flow knows that goes by routes. Of the two halves of a two-way flow, the first has the routes of both.
@@ -96,10 +68,10 @@ pub(crate) struct Routed {
     /// Acknowledgements alone that are on their way to the sender. A later one tells all that an earlier one did, so one that
     /// arrives takes those before it away.
     pub(crate) acks: Line<Alone>,
-    /// Those that ride on data.
+    /// Those that ride on data, by the packets that carry them.
     pub(crate) riders: Line<Rider>,
-    /// What data of this half echoes; none where nobody looks.
-    pub(crate) echoes: Line<Echo>,
+    /// What data of this half echoes, [`Flow::heard`](crate::flow::Flow::heard) when it set out; none where nobody looks.
+    pub(crate) echoes: Line<Time>,
     /// Bytes that the receiver of a two-way flow has written back.
     pub(crate) answered: u64,
 }

@@ -119,29 +119,18 @@ impl Trace {
         }
     }
 
-    /// A packet has left `link`, or passed it where nothing queues: then there is no `packet`.
+    /// A packet has left `link`, or passed it where nothing queues: then there is no `packet`. Or, once it has, it is `lost`
+    /// behind it.
     pub(super) fn departed(
         &mut self,
+        lost: bool,
         link: usize,
         packet: Option<&Packet>,
         now: Time,
         wire: &Wire,
         carried: &Carried,
     ) -> io::Result<()> {
-        self.packet('r', now, link, packet, wire, carried)?;
-        writeln!(self.out)
-    }
-
-    /// A packet that has departed is lost behind `link`.
-    pub(super) fn lost(
-        &mut self,
-        link: usize,
-        packet: Option<&Packet>,
-        now: Time,
-        wire: &Wire,
-        carried: &Carried,
-    ) -> io::Result<()> {
-        self.packet('l', now, link, packet, wire, carried)?;
+        self.packet(if lost { 'l' } else { 'r' }, now, link, packet, wire, carried)?;
         writeln!(self.out)
     }
 

@@ -123,21 +123,21 @@ impl Wiretap {
     pub(super) fn departed(&mut self, link: usize, packet: &Packet, now: Time, wire: &Wire) {
         let Some((carried, why)) = self.inside.remove(&packet.id) else { return };
         self.departed = Some((link, Some(*packet), carried));
-        self.tell(|trace| trace.departed(link, Some(packet), now, wire, &carried));
+        self.tell(|trace| trace.departed(false, link, Some(packet), now, wire, &carried));
         self.capture(link, packet.ecn, &carried, now, wire, why);
     }
 
     /// A packet passes a link where nothing queues.
     pub(super) fn returning(&mut self, link: usize, carried: &Carried, now: Time, wire: &Wire) {
         self.departed = Some((link, None, *carried));
-        self.tell(|trace| trace.departed(link, None, now, wire, carried));
+        self.tell(|trace| trace.departed(false, link, None, now, wire, carried));
         self.capture(link, carried.ecn, carried, now, wire, None);
     }
 
     /// What has departed last will not arrive.
     pub(super) fn lost(&mut self, now: Time, wire: &Wire) {
         if let Some((link, packet, carried)) = self.departed.take() {
-            self.tell(|trace| trace.lost(link, packet.as_ref(), now, wire, &carried));
+            self.tell(|trace| trace.departed(true, link, packet.as_ref(), now, wire, &carried));
         }
     }
 

@@ -7,7 +7,7 @@ use super::{Network, Next};
 use crate::flow::{Amount, Source};
 use crate::hop::HopId;
 use crate::observer::{Carried, Observer};
-use crate::route::{Alone, Answer, Echo, Rider, Routed, Stop};
+use crate::route::{Alone, Answer, Rider, Routed, Stop};
 
 /// A packet between two stops.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ impl<O: Observer> Network<O> {
             && routed.echoes.remembers()
         {
             let number = flow.receiver.read(packet.handle).number;
-            routed.echoes.push(Echo { number, heard: flow.heard });
+            routed.echoes.push(number, flow.heard);
         }
         packet.flow = FlowId(owner);
         self.begin_route(packet, direction);
@@ -75,7 +75,7 @@ impl<O: Observer> Network<O> {
         });
         let (next, marks) = (receiver.next(), receiver.marks());
         if let Some(routed) = self.routed(other) {
-            routed.riders.push(Rider { number, next, marks, answer });
+            routed.riders.push(number, Rider { next, marks, answer });
         }
     }
 
@@ -93,7 +93,7 @@ impl<O: Observer> Network<O> {
             Source::Datagrams { .. } => 0,
         });
         if let Some(routed) = self.routed(index) {
-            routed.acks.push(Alone { answer: Answer { frame, note }, sent });
+            routed.acks.push(u64::from(frame.index), Alone { answer: Answer { frame, note }, sent });
         }
         let packet =
             Packet { handle: u64::from(frame.index), ..Packet::new(id, FlowId(owner), bytes, self.now) };
@@ -270,7 +270,7 @@ impl<O: Observer> Network<O> {
             carried.spin = data.spin;
             carried.reduced = data.reduced;
             let echo = flow.routed.as_ref().and_then(|routed| routed.echoes.get(data.number));
-            carried.echoed = echo.map_or(Time::ZERO, |echo| echo.heard);
+            carried.echoed = echo.copied().unwrap_or(Time::ZERO);
             match &flow.source {
                 Source::Connection(sender) => {
                     carried.offset = sender.writes.offset(data.sequence);
