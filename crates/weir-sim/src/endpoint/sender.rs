@@ -9,7 +9,9 @@
 //! | retransmissions before new data, the oldest first (`tcp_verify_retransmit_hint`) | the same |
 //! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest |
 //! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`], [`SenderConfig::min_burst`]; Prague says 0.24 ms |
+//! | without pacing, packets that wait for others to go with (`tcp_tso_should_defer`) | if [`SenderConfig::defer`] |
 
+mod defer;
 mod losses;
 
 use std::collections::VecDeque;
@@ -49,6 +51,8 @@ pub struct SenderConfig {
     pub burst: Duration,
     /// Packets that a burst has at least.
     pub min_burst: u32,
+    /// Whether packets wait for others to go with, unless they are paced.
+    pub defer: bool,
     /// The sender paces at no more than this.
     pub max_rate: Option<Rate>,
     /// The receiver's longest delay of acknowledgements, which probes wait for (QUIC).
@@ -93,6 +97,10 @@ pub(crate) struct Sender {
     next_send: Time,
     /// Bytes that may go before pacing waits again.
     burst_left: u64,
+    /// Packets that go with the last one that was sent.
+    together: u32,
+    /// A loss is being repaired until the stream has arrived up to here.
+    mending: u64,
     /// When the oldest packet in doubt is lost if nothing comes.
     loss_due: Time,
     probe_due: Time,
@@ -126,6 +134,8 @@ impl Sender {
             spin: false,
             next_send: Time::ZERO,
             burst_left: 0,
+            together: 0,
+            mending: 0,
             loss_due: Time::MAX,
             probe_due: Time::MAX,
             arming: None,
@@ -196,6 +206,10 @@ impl Sender {
                 return None;
             }
             if self.in_flight + u64::from(bytes) > self.config.window || !self.pace(now, bytes) {
+                return None;
+            }
+            if self.config.defer && !again && self.pacing().is_none() && self.waits_for_more(now) {
+                self.limited_until = self.sent.end();
                 return None;
             }
         }

@@ -80,6 +80,9 @@ impl Sender {
 
     fn lose(&mut self, packet: &SentPacket) -> LossSample {
         self.in_flight -= u64::from(packet.bytes);
+        if self.una >= self.mending {
+            self.mending = self.next;
+        }
         let sequence = packet.sequence;
         if sequence >= self.una {
             // The oldest first. A packet that was lost again is older than what was lost behind it.
