@@ -12,6 +12,8 @@ have cc || missing="$missing gcc libc6-dev"
 have clang || missing="$missing clang"
 have pkg-config || missing="$missing pkg-config"
 have ip || missing="$missing iproute2"
+# For a test; it lies where only root's PATH leads.
+have ethtool || [ -x /usr/sbin/ethtool ] || missing="$missing ethtool"
 for library in libelf-dev zlib1g-dev; do
     package "$library" || missing="$missing $library"
 done
