@@ -415,6 +415,7 @@ impl Flow {
                 feedback: receiver.feedback,
                 burst: Duration::from_millis(1),
                 min_burst: spec.ends.min_burst.max(1),
+                defer: spec.ends.defer && recovery == Recovery::Tcp,
                 max_rate: spec.ends.max_rate,
                 ack_delay: receiver.delay,
                 window: spec.window,

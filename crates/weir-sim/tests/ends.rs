@@ -21,6 +21,9 @@ struct Counts {
     acks: u64,
     longest: u16,
     first_burst: u64,
+    /// Instants at which packets came into the queue, and the last.
+    instants: u64,
+    last: Time,
 }
 
 impl Counts {
@@ -36,6 +39,8 @@ impl Counts {
             acks: 0,
             longest: 0,
             first_burst: 0,
+            instants: 0,
+            last: Time::MAX,
         }
     }
 }
@@ -45,6 +50,10 @@ impl Observer for Counts {
         self.audit.event(event);
         if let EventKind::Drop(_) = event.kind {
             self.dropped += u64::from(event.packet.segments);
+        }
+        if event.kind == EventKind::Enqueue {
+            self.instants += u64::from(event.time != self.last);
+            self.last = event.time;
         }
     }
 
@@ -162,6 +171,32 @@ fn acknowledgements_are_as_sparse_as_asked_for() {
 }
 
 #[test]
+fn packets_wait_for_others_to_go_with() {
+    let together = |controller, rtt, defer| {
+        let mut network = Network::new(Seed::default(), Counts::new());
+        let hop = network.add_hop(hop(RATE, "codel"));
+        let ends = EndOptions { defer, ..EndOptions::default() };
+        let spec = tcp(controller, &[hop], rtt).ends(ends);
+        network.add_flow(spec.amount(Amount::Bytes(20_000_000))).unwrap();
+        assert!(network.run_until_done(at(60_000)));
+        let took = network.now().as_secs_f64();
+        let counts = network.into_observer();
+        assert!((3.2..4.8).contains(&took), "{controller} {rtt} ms: {took} s");
+        counts.came as f64 / counts.instants as f64
+    };
+    // What one acknowledgement of two lets go.
+    let few = together("reno", 20, false);
+    assert!((1.9..2.6).contains(&few), "{few}");
+    // 1.2 times 50 Mbit/s make four in 1/1024 s, and 64 kB / 2^(1 ms / 512 us) eleven more; a third of the window goes at once.
+    for (rtt, least, most) in [(20, 2.8, 4.2), (1, 3.0, 15.0)] {
+        let many = together("reno", rtt, true);
+        assert!((least..most).contains(&many), "{rtt} ms: {many}");
+    }
+    // Who is paced sends a millisecond at once anyway.
+    assert_eq!(together("bbr1", 20, true), together("bbr1", 20, false));
+}
+
+#[test]
 fn the_first_window_is_what_was_asked_for() {
     for window in [1, 10, 40] {
         let mut network = Network::new(Seed::default(), Counts::new());
@@ -182,6 +217,7 @@ fn all_of_it_gives_the_same_bytes_again() {
             gso: 12,
             initial_window: 20,
             min_burst: 3,
+            defer: true,
             max_rate: Some("20mbit".parse().unwrap()),
             ack_every: Some(6),
             ack_delay: Some(ms(5)),

@@ -11,8 +11,8 @@ mod paths;
 use std::fmt::Write;
 
 use notation::ms;
-use paths::{EveryRound, Measured, Signals, Trial, UNLIMITED, setup};
-use weir_cc::{Dctcp, PragueParams, Rfc9002};
+use paths::{EveryRound, Measured, SawTooth, Signals, Trial, UNLIMITED, setup};
+use weir_cc::{Controller, Dctcp, EcnUse, PragueParams, Rfc9002};
 use weir_core::{Duration, Rate};
 
 const ENDLESS: &str = "pfifo limit 1000000p";
@@ -27,32 +27,28 @@ fn assert_close(what: &str, measured: f64, theory: f64) {
     assert!((0.9..1.1).contains(&ratio), "{what}: {measured:.4}, by theory {theory:.4}: {ratio:.3}");
 }
 
-/// The mean window at a share `p` of losses, over `epochs` of them. Cubic in whole milliseconds needs its packets apart,
-/// so it gets a link of four times its rate.
-fn with_losses(
-    controller: &str,
-    rtt: Duration,
-    p: f64,
-    expected: f64,
-    epochs: f64,
-    every: u32,
-    run: u64,
-) -> f64 {
+/// A trial that lasts `epochs` losses, where a window of `expected` packets loses a share `p` at random. Cubic in whole
+/// milliseconds needs its packets apart, so it gets a link of four times its rate.
+fn with_losses(controller: &str, rtt: Duration, p: f64, expected: f64, epochs: f64, run: u64) -> Trial<'_> {
     let rate = 4.0 * expected * 1514.0 * 8.0 / rtt.as_secs_f64();
     let length = seconds(epochs / p / expected * rtt.as_secs_f64());
-    let trial = Trial {
+    Trial {
         controller,
         own: None,
         rate: if controller == "reno" { UNLIMITED } else { Rate::from_bits_per_sec(rate as u64) },
         qdisc: ENDLESS,
         rtt,
         signals: Signals::Lost(p),
-        every,
+        every: 1,
         run,
         warm_up: length / 10,
         length,
-    };
-    trial.measure().window
+    }
+}
+
+/// Marks at even distances, of the share `p`.
+fn even(p: f64) -> Signals {
+    Signals::EveryMarked((1.0 / p).round() as u64)
 }
 
 #[test]
@@ -66,7 +62,8 @@ fn reno_holds_a_window_of_1_22_over_the_root_of_p() {
         for rtt in [5, 20, 100] {
             run += 1;
             let (even, random) = (paper / p.sqrt(), law / p.sqrt());
-            let window = with_losses("reno", ms(rtt), p, random, epochs, every, run);
+            let trial = with_losses("reno", ms(rtt), p, random, epochs, run);
+            let window = Trial { every, ..trial }.measure().window;
             writeln!(
                 table,
                 "{every:4}  {rtt:7}  {p:6}  {window:7.1}  {even:12.1}  {:5.3}  {random:12.1}  {:5.3}",
@@ -75,6 +72,43 @@ fn reno_holds_a_window_of_1_22_over_the_root_of_p() {
             )
             .unwrap();
             assert_close(&format!("reno {rtt} ms {p}"), window, random);
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+/// CReno, Cubic in the mode in which the paper on the coupled AQM has it growing by a packet a round trip with a factor of 0.7,
+/// and Reno beside it where marks come evenly, as both formulas assume.
+#[test]
+fn creno_and_reno_hold_the_windows_of_their_saw_teeth() {
+    let mut table = String::from("controller  signals  rtt_ms       p        W  by theory  ratio\n");
+    let mut run = 50;
+    for (name, signals, constant) in [
+        ("creno", "even", laws::even_aimd(1.0, 0.7)),
+        ("creno", "random", laws::random_aimd(1.0, 0.7)),
+        ("reno", "even", laws::even_aimd(1.0, 0.5)),
+    ] {
+        let random = signals == "random";
+        for (p, epochs) in [(1e-4_f64, 200.0), (1e-3, 600.0), (1e-2, 3000.0)] {
+            for rtt in [5, 20, 100] {
+                run += 1;
+                let law = constant / p.sqrt();
+                let ecn = if random { EcnUse::Off } else { EcnUse::Classic };
+                let trial = Trial {
+                    own: (name == "creno")
+                        .then(|| -> Box<dyn Controller> { Box::new(SawTooth::new(0.7, ecn)) }),
+                    signals: if random { Signals::Lost(p) } else { even(p) },
+                    ..with_losses("reno", ms(rtt), p, law, epochs, run)
+                };
+                let window = trial.measure().window;
+                let ratio = window / law;
+                writeln!(
+                    table,
+                    "{name:10}  {signals:7}  {rtt:6}  {p:6}  {window:7.1}  {law:9.1}  {ratio:5.3}"
+                )
+                .unwrap();
+                assert_close(&format!("{name} {signals} {rtt} ms {p}"), window, law);
+            }
         }
     }
     insta::assert_snapshot!(table);
@@ -103,7 +137,7 @@ fn cubic_is_renos_peer_on_short_paths_and_follows_its_curve_on_long_ones() {
             let curve = |b| laws::even_cubic(b) * (t / p).powf(0.75);
             let root = |a| laws::even_aimd(a, 0.7) / p.sqrt();
             let law = laws::random_cubic(p, t);
-            let window = with_losses(controller, ms(rtt), p, law, epochs, 1, run);
+            let window = with_losses(controller, ms(rtt), p, law, epochs, run).measure().window;
             let ratio = window / law;
             writeln!(
                 table,
@@ -126,6 +160,50 @@ fn cubic_is_renos_peer_on_short_paths_and_follows_its_curve_on_long_ones() {
     insta::assert_snapshot!(table);
 }
 
+/// Where the curve is far above the Reno-friendly estimate, and marks come evenly, as its formula has them.
+#[test]
+fn cubic_follows_its_curve_under_even_marks() {
+    let mut table = String::from(
+        "controller     rtt_ms        p        W  1.05(T/p)^.75  ratio  converging  ratio   whole\n",
+    );
+    let mut run = 150;
+    for controller in ["cubic-rfc9438", "cubic"] {
+        // Long enough to have come down from slow start for a third of it.
+        for (p, epochs) in [(1e-4_f64, 120.0), (3e-5, 60.0), (1e-5, 40.0)] {
+            for rtt in [100, 200, 400] {
+                run += 1;
+                let t = rtt as f64 / 1e3;
+                let curve = laws::even_cubic(0.7) * (t / p).powf(0.75);
+                let law = laws::even_cubic_converging(p, t);
+                let whole = laws::even_cubic_whole(0.7, p, t);
+                let trial = with_losses(controller, ms(rtt), p, curve, epochs, run);
+                let warm_up = trial.length / 3;
+                let window = Trial { signals: even(p), warm_up, ..trial }.measure().window;
+                writeln!(
+                    table,
+                    "{controller:13}  {rtt:6}  {p:7}  {window:7.1}  {curve:13.1}  {:5.3}  {law:10.1}  {:5.3}  {whole:6.1}",
+                    window / curve,
+                    window / law,
+                )
+                .unwrap();
+                let what = format!("{controller} {rtt} ms {p}");
+                if controller == "cubic" {
+                    assert!(
+                        (0.9 * curve..whole).contains(&window),
+                        "{what}: {window:.1}, {curve:.1} to {whole:.1}"
+                    );
+                    if p < 2e-5 {
+                        assert_close(&what, window, curve);
+                    }
+                } else {
+                    assert_close(&what, window, law);
+                }
+            }
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
 /// The round trip that a sender reckons with: Prague takes none for shorter than its target, once it has had 500.
 fn reckoned(controller: &str, rtt: Duration) -> Duration {
     if controller == "prague" { rtt.max(PragueParams::default().target) } else { rtt }
@@ -133,15 +211,22 @@ fn reckoned(controller: &str, rtt: Duration) -> Duration {
 
 /// Long enough to forget the beginning ten times over: the window moves towards its mean within 2/p round trips. (At 5 ms
 /// Prague has its 500 within the warm-up.)
-fn with_marks(controller: &str, fluid: bool, rtt: Duration, p: f64, even: bool, run: u64) -> Measured {
+fn with_marks(
+    controller: &str,
+    fluid: bool,
+    rtt: Duration,
+    p: f64,
+    marks_are_even: bool,
+    run: u64,
+) -> Measured {
     let length = seconds((20.0 / p + 1000.0) * reckoned(controller, rtt).as_secs_f64());
     let trial = Trial {
         controller,
-        own: fluid.then(|| -> Box<dyn weir_cc::Controller> { Box::new(EveryRound::new()) }),
+        own: fluid.then(|| -> Box<dyn Controller> { Box::new(EveryRound::new()) }),
         rate: UNLIMITED,
         qdisc: ENDLESS,
         rtt,
-        signals: if even { Signals::EveryMarked((1.0 / p).round() as u64) } else { Signals::Marked(p) },
+        signals: if marks_are_even { even(p) } else { Signals::Marked(p) },
         every: 1,
         run,
         warm_up: length / 3,
@@ -225,9 +310,8 @@ fn dctcp_marks_of_a_step_follow_its_cycle() {
             run += 1;
             let trial = Trial {
                 controller,
-                own: at_once.then(|| -> Box<dyn weir_cc::Controller> {
-                    Box::new(Rfc9002::new(Dctcp::new(), &setup()))
-                }),
+                own: at_once
+                    .then(|| -> Box<dyn Controller> { Box::new(Rfc9002::new(Dctcp::new(), &setup())) }),
                 rate: Rate::from_bits_per_sec(mbit * 1_000_000),
                 qdisc: &format!("step threshold {step}"),
                 rtt: ms(rtt),

@@ -8,6 +8,7 @@
 mod counters;
 mod delays;
 mod health;
+mod inside;
 mod law;
 mod leaf;
 mod measure;

@@ -8,13 +8,14 @@
 use std::collections::{HashMap, VecDeque};
 
 use weir_core::{
-    Audit, AuditReport, Backlog, DropReason, Duration, Ecn, Event, EventKind, EventSink, FlowId, MarkReason,
-    Packet, QueueChoice, QueueId, RateMeter, Time,
+    Audit, AuditReport, DropReason, Duration, Ecn, Event, EventKind, EventSink, FlowId, MarkReason, Packet,
+    QueueChoice, QueueId, RateMeter, Time,
 };
 use weir_law::live::LiveEvent;
 use weir_law::{Direction, FlowKey, Start, parse_cut};
 use weir_link::{Clock, Observer};
 
+use super::inside::{Inside, Waiting};
 use super::packets::{Measured, What};
 use super::schedule::Schedule;
 use super::tree::{RESPONSIVE, Tree};
@@ -27,15 +28,6 @@ const STRIDE: u64 = 1 << 16;
 /// Newer kernels free what an AQM drops only after the packet behind it has left. Records wait so long, to be told apart
 /// from departures that go unheard.
 const GRACE: Duration = Duration::from_millis(1);
-
-/// A packet in a queue.
-#[derive(Clone, Copy)]
-struct Waiting {
-    /// By which the kernel knows it.
-    id: u64,
-    packet: Packet,
-    queue: QueueId,
-}
 
 /// What the watcher found besides the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,11 +63,8 @@ pub(super) struct Watcher {
     ahead: VecDeque<(u64, Vec<u8>)>,
     /// Packets that these say were dropped inside, and when.
     announced: HashMap<u64, Time>,
-    /// What each queue holds, in order.
-    inside: [VecDeque<Waiting>; 2],
-    /// The queue and the number of each packet inside, by what the kernel knows it by.
-    places: HashMap<u64, (QueueId, u64)>,
-    backlog: [Backlog; 2],
+    /// What the queues hold.
+    inside: Inside,
     /// When a packet last left.
     last_left: Time,
     /// The packet that left each queue last.
@@ -101,9 +90,7 @@ impl Watcher {
             flows: HashMap::with_capacity(1024),
             ahead: VecDeque::with_capacity(1 << 10),
             announced: HashMap::new(),
-            inside: [VecDeque::with_capacity(1 << 14), VecDeque::with_capacity(1 << 14)],
-            places: HashMap::with_capacity(1 << 14),
-            backlog: [Backlog::default(); 2],
+            inside: Inside::default(),
             last_left: Time::ZERO,
             last: [None; 2],
             queues: tree.queues,
@@ -182,19 +169,22 @@ impl Watcher {
 
     /// Packets in the queues.
     pub(super) fn inside(&self) -> u64 {
-        self.inside.iter().map(|queue| queue.len() as u64).sum()
+        self.inside.len() as u64
     }
 
     /// Ends the run. Packets that are still in the queues stay there, unless the kernel says that it holds none.
     pub(super) fn finish(mut self, kernel_holds: Option<u64>) -> Books {
         self.work_off(u64::MAX);
         if kernel_holds == Some(0) {
-            for queue in 0..self.inside.len() {
-                while self.leave_unheard(queue, None) {}
+            for queue in [QueueId(0), QueueId(1)] {
+                while let Some(waiting) = self.inside.first(queue) {
+                    self.inside.remove(queue, waiting.packet.id);
+                    self.departed_unheard(waiting, None);
+                }
             }
         }
         Books {
-            audit: self.audit.report(self.inside.iter().flatten().map(|waiting| waiting.packet.flow)),
+            audit: self.audit.report(self.inside.iter().map(|waiting| waiting.packet.flow)),
             recorder: self.recorder,
             burst: self.meter.highest(),
             largest: u64::from(self.largest),
@@ -226,11 +216,7 @@ impl Watcher {
             self.departed_unheard(waiting, Some(now));
         }
         let waiting = self.arrival(measured, now);
-        let queue = usize::from(waiting.queue.0);
-        self.inside[queue].push_back(waiting);
-        self.places.insert(waiting.id, (waiting.queue, waiting.packet.id));
-        self.backlog[queue].packets += 1;
-        self.backlog[queue].bytes += u64::from(waiting.packet.wire_bytes);
+        self.inside.push(waiting);
         self.schedule(waiting.queue).arrived(now);
         self.event(EventKind::Enqueue, &waiting, now, Duration::ZERO);
     }
@@ -265,46 +251,40 @@ impl Watcher {
 
     /// Takes a packet out of its queue, in a FIFO after all that came before it.
     fn take(&mut self, id: u64, now: Time) -> Option<Waiting> {
-        let (queue, number) = self.places.get(&id).copied()?;
-        let queue = usize::from(queue.0);
-        if !self.tree.in_order[queue] {
-            // Numbers only grow from front to back.
-            let at = self.inside[queue].binary_search_by_key(&number, |waiting| waiting.packet.id).ok()?;
-            return self.remove(queue, at);
-        }
-        while let Some(first) = self.inside[queue].front().copied()
-            && first.packet.id != number
+        let Waiting { queue, packet, .. } = self.inside.get(id)?;
+        while self.is_in_order(queue)
+            && let Some(first) = self.inside.first(queue)
+            && first.packet.id != packet.id
         {
-            match self.announced.remove(&first.id) {
-                Some(dropped) => {
-                    self.pop(queue);
-                    self.drop_inside(&first, dropped);
-                }
-                None => {
-                    self.leave_unheard(queue, Some(now));
-                }
-            }
+            self.go_before(first, now);
         }
-        self.pop(queue)
+        self.inside.remove(queue, packet.id)
     }
 
     /// Lets those leave that came before a packet of their own flow which leaves now: flow queues keep the order of each flow.
     fn leave_before(&mut self, id: u64, now: Time) {
-        let Some((queue, number)) = self.places.get(&id).copied() else { return };
-        let queue = usize::from(queue.0);
-        let inside = &self.inside[queue];
-        let Ok(mut end) = inside.binary_search_by_key(&number, |waiting| waiting.packet.id) else { return };
-        let flow = inside[end].packet.flow;
-        if self.tree.in_order[queue] || flow == FlowId::NONE {
+        let Some(Waiting { queue, packet, .. }) = self.inside.get(id) else { return };
+        if self.is_in_order(queue) || packet.flow == FlowId::NONE {
             return;
         }
-        while let Some(at) = self.inside[queue].iter().take(end).position(|other| other.packet.flow == flow) {
-            let Some(before) = self.remove(queue, at) else { return };
-            end -= 1;
-            match self.announced.remove(&before.id) {
-                Some(dropped) => self.drop_inside(&before, dropped),
-                None => self.departed_unheard(before, Some(now)),
-            }
+        while let Some(before) = self.inside.first_of(queue, packet.flow)
+            && before.packet.id != packet.id
+        {
+            self.go_before(before, now);
+        }
+    }
+
+    /// Whether a queue is a FIFO.
+    fn is_in_order(&self, queue: QueueId) -> bool {
+        self.tree.in_order[usize::from(queue.0)]
+    }
+
+    /// Takes out a packet that has to be gone by now: dropped, if so it was said, or else sent.
+    fn go_before(&mut self, before: Waiting, now: Time) {
+        self.inside.remove(before.queue, before.packet.id);
+        match self.announced.remove(&before.id) {
+            Some(dropped) => self.drop_inside(&before, dropped),
+            None => self.departed_unheard(before, Some(now)),
         }
     }
 
@@ -324,26 +304,7 @@ impl Watcher {
         waiting
     }
 
-    fn pop(&mut self, queue: usize) -> Option<Waiting> {
-        self.remove(queue, 0)
-    }
-
-    fn remove(&mut self, queue: usize, at: usize) -> Option<Waiting> {
-        let waiting = self.inside[queue].remove(at)?;
-        self.places.remove(&waiting.id);
-        self.backlog[queue].packets -= 1;
-        self.backlog[queue].bytes -= u64::from(waiting.packet.wire_bytes);
-        Some(waiting)
-    }
-
-    /// Lets the first packet of a queue leave when an exact link would have sent it, but not after `latest`. Whether
-    /// there was one.
-    fn leave_unheard(&mut self, queue: usize, latest: Option<Time>) -> bool {
-        let Some(waiting) = self.pop(queue) else { return false };
-        self.departed_unheard(waiting, latest);
-        true
-    }
-
+    /// Lets a packet leave when an exact link would have sent it, but not after `latest`.
     fn departed_unheard(&mut self, waiting: Waiting, latest: Option<Time>) {
         self.oddities.unheard += 1;
         let due = self.schedule(waiting.queue).due().max(waiting.packet.arrived).max(self.last_left);
@@ -373,7 +334,7 @@ impl Watcher {
 
     fn event(&mut self, kind: EventKind, waiting: &Waiting, time: Time, sojourn: Duration) {
         let Waiting { packet, queue, .. } = *waiting;
-        let event = Event { time, kind, packet, queue, sojourn, backlog: self.backlog[usize::from(queue.0)] };
+        let event = Event { time, kind, packet, queue, sojourn, backlog: self.inside.backlog(queue) };
         self.audit.event(&event);
         self.recorder.event(&event);
     }

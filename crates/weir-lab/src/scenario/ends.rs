@@ -24,6 +24,7 @@ impl Flow {
             ("initial_window", self.initial_window.is_some()),
             ("max_rate", self.max_rate.is_some()),
             ("min_burst", self.min_burst.is_some()),
+            ("defer", self.defer.is_some()),
             ("ack_every", self.ack_every.is_some()),
             ("ack_delay", self.ack_delay.is_some()),
             ("gro", self.gro.is_some()),
@@ -44,6 +45,9 @@ impl Flow {
         }
         if self.min_burst == Some(0) {
             return fail("min_burst", "must be at least 1 packet".to_owned());
+        }
+        if self.defer == Some(true) && self.stack == Stack::Quic {
+            return fail("defer", "only TCP flows have it; remove the key".to_owned());
         }
         if self.max_rate.is_some_and(|rate| rate.bits_per_sec() == 0) {
             return fail("max_rate", "must be above 0, such as 40mbit".to_owned());
@@ -70,6 +74,7 @@ impl Flow {
             gso: self.gso.map_or(usual.gso, |segments| segments as u16),
             initial_window: self.initial_window.unwrap_or(usual.initial_window),
             min_burst: self.min_burst.unwrap_or(usual.min_burst),
+            defer: self.defer.unwrap_or(usual.defer),
             max_rate: self.max_rate,
             ack_every: self.ack_every,
             ack_delay: self.ack_delay,

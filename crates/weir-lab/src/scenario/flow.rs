@@ -62,6 +62,9 @@ pub struct Flow {
     /// Packets that a paced sender lets go together at least; 2 if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_burst: Option<u32>,
+    /// Whether packets that are not paced wait for others to go with; not, if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub defer: Option<bool>,
     /// What its sender paces payload at, at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_rate: Option<Rate>,
@@ -150,6 +153,7 @@ impl Flow {
             gso: None,
             initial_window: None,
             min_burst: None,
+            defer: None,
             max_rate: None,
             ack_every: None,
             ack_delay: None,

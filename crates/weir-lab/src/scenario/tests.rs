@@ -63,6 +63,7 @@ fn errors_name_the_place_and_the_remedy() {
         ("count = 2", "ack_every = 0", "ack_every: must be at least 1"),
         ("count = 2", "ack_delay = \"1s\"", "ack_delay: must be at most 500ms"),
         ("count = 2", "gro = \"1s\"", "gro: must be at most 100ms"),
+        ("stack = \"tcp\"", "stack = \"quic\"\ndefer = true", "defer: only TCP flows have it"),
         ("start = \"1s\"", "gso = 2", "gso: only TCP and QUIC flows have it"),
         ("limit 1bdp\"", "limit 1bdp\"\njitter = \"2ms\"", "bottleneck.jitter: 2ms is more than the 1.25ms"),
         ("limit 1bdp\"", "limit 1bdp\"\njitter = 2", "invalid type: integer `2`"),

@@ -34,6 +34,8 @@ struct Connection {
     ecn: TcpEcn,
     /// The first sequence number of the end that asks; it counts connections on the same ports.
     client: u32,
+    /// When the handshake's last packet was sent: what the first data echoes.
+    opened: Time,
 }
 
 /// Where packets are written down.
@@ -79,7 +81,7 @@ impl Wiretap {
         let connection = &mut self.connections[index];
         connection.ecn = opening.ecn.into();
         connection.client = connection.client.wrapping_add(1);
-        let Connection { ecn, client } = *connection;
+        let Connection { ecn, client, .. } = *connection;
         let rtt = opening.around + opening.behind;
         let around = opening.around + before * 2;
         let asks = wire.asks_down();
@@ -87,6 +89,7 @@ impl Wiretap {
         let (data, turn) =
             if asks { (opening.data + behind, rtt - around) } else { (opening.data + before, around) };
         let times = [turn + rtt, rtt, turn].map(|back| (data - back).max(opening.now));
+        connection.opened = times[2];
         let ways = [asks, !asks, asks];
         let packets = match wire.stack() {
             Stack::Udp => return,
@@ -104,7 +107,13 @@ impl Wiretap {
     }
 
     pub(super) fn arriving(&mut self, packet: &Packet, carried: &Carried) {
-        self.inside.insert(packet.id, (*carried, None));
+        let mut carried = *carried;
+        if let Some(connection) = self.connections.get(packet.flow.0 as usize)
+            && carried.sent >= connection.opened
+        {
+            carried.echoed = carried.echoed.max(connection.opened);
+        }
+        self.inside.insert(packet.id, (carried, None));
     }
 
     /// Something happened in a queue.
@@ -157,7 +166,7 @@ impl Wiretap {
         let down = carried.way == Way::Forward;
         let headers = match wire.stack() {
             Stack::Tcp => {
-                let Connection { ecn, client } =
+                let Connection { ecn, client, .. } =
                     self.connections.get(carried.flow.0 as usize).copied().unwrap_or_default();
                 // The first byte of an end's stream follows its SYN.
                 let number = |first: u32, offset: u64| first.wrapping_add(offset as u32).wrapping_add(1);

@@ -256,6 +256,7 @@ fn read_capture(folder: &Path) -> HashMap<String, Seen> {
         if tcp.syn() {
             continue;
         }
+        assert!(echoed > 0, "{source} echoes nothing at {ms} ms");
         seen.acks.push(tcp.ack);
         if has_data {
             seen.data.push((tcp.seq, tcp.seq + bytes));

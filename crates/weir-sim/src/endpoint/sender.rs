@@ -11,7 +11,9 @@
 //! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest |
 //! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`], [`SenderConfig::min_burst`]; Prague says 0.24 ms |
 //! | a burst that began late, because the window was full, is made up for by up to half its length; the first ten packets are not paced (`tcp_update_skb_after_send`) | the same for TCP |
+//! | without pacing, packets that wait for others to go with (`tcp_tso_should_defer`) | if [`SenderConfig::defer`] |
 
+mod defer;
 mod losses;
 mod missing;
 mod pacing;
@@ -55,6 +57,8 @@ pub struct SenderConfig {
     pub burst: Duration,
     /// Packets that a burst has at least.
     pub min_burst: u32,
+    /// Whether packets wait for others to go with, unless they are paced.
+    pub defer: bool,
     /// The sender paces at no more than this.
     pub max_rate: Option<Rate>,
     /// The receiver's longest delay of acknowledgements, which probes wait for (QUIC).
@@ -104,6 +108,8 @@ pub(crate) struct Sender {
     unpaced: u32,
     /// Bytes that may go before pacing waits again.
     burst_left: u64,
+    /// Packets that go with the last one that was sent.
+    together: u32,
     /// When the oldest packet in doubt is lost if nothing comes.
     loss_due: Time,
     probe_due: Time,
@@ -141,6 +147,7 @@ impl Sender {
             late: Duration::ZERO,
             unpaced: if config.recovery == Recovery::Tcp { UNPACED } else { 0 },
             burst_left: 0,
+            together: 0,
             loss_due: Time::MAX,
             probe_due: Time::MAX,
             arming: None,
@@ -217,6 +224,10 @@ impl Sender {
                 return None;
             }
             if self.in_flight + u64::from(bytes) > self.config.window || !self.pace(now, bytes) {
+                return None;
+            }
+            if self.config.defer && !again && self.pacing().is_none() && self.waits_for_more(now) {
+                self.limited_until = self.sent.end();
                 return None;
             }
         }

@@ -28,33 +28,73 @@ pub(crate) fn even_cubic(b: f64) -> f64 {
     (0.4 * (3.0 + b) / (4.0 * (1.0 - b))).powf(0.25)
 }
 
-/// W of Cubic with random losses, in real numbers: epochs of exponential length on the curve C (t - K)^3 + origin, with fast
-/// convergence, and beside it the Reno-friendly estimate. Even epochs would not do: their mean differs.
+/// The largest W that the kernel's Cubic may hold with even losses.
+///
+/// It reckons in whole packets, so it is back at the old maximum cbrt(1 / C) = 1.36 s before K and stays there until as long
+/// after it. A tooth that ends within that time is followed by one like it, whatever its length, where in real numbers only
+/// one of K is; this is for the shortest.
+pub(crate) fn even_cubic_whole(b: f64, p: f64, rtt: f64) -> f64 {
+    const C: f64 = 0.4;
+    let mean = (3.0 + b) / 4.0;
+    let (mut low, mut high) = (1.0, 10.0 * even_cubic(b) * (rtt / p).powf(0.75));
+    for _ in 0..100 {
+        let window = f64::midpoint(low, high);
+        let k = (window / mean * (1.0 - b) / C).cbrt();
+        // The tooth is shorter the larger the window.
+        if rtt / (p * window) > k - (1.0 / C).cbrt() {
+            low = window;
+        } else {
+            high = window;
+        }
+    }
+    low
+}
+
+/// W of Cubic with random losses, in real numbers: epochs of exponential length. Even epochs would not do: their mean differs.
 pub(crate) fn random_cubic(p: f64, rtt: f64) -> f64 {
+    let mut random = Seed::default().stream("epochs");
+    cubic_epochs(rtt, 1000, 20_000, false, || -(1.0 - random.unit()).ln() / p)
+}
+
+/// The same with even marks, where a reduction takes a round trip and leaves whole packets.
+///
+/// [`even_cubic`] has teeth that are all alike. Here those that end a packet lower than the one before are
+/// taken for a sign of another flow (fast convergence), which takes 15 % off the next maximum; it takes many teeth to get back.
+pub(crate) fn even_cubic_converging(p: f64, rtt: f64) -> f64 {
+    cubic_epochs(rtt, 100, 500, true, || 1.0 / p)
+}
+
+/// W over `count` epochs, after `before`, each of the length in packets that is next: the curve C (t - K)^3 + origin, with fast
+/// convergence, and beside it the Reno-friendly estimate.
+fn cubic_epochs(rtt: f64, before: u32, count: u32, whole: bool, mut length: impl FnMut() -> f64) -> f64 {
     const C: f64 = 0.4;
     const B: f64 = 717.0 / 1024.0;
     const FRIENDLY: f64 = 8.0 / 15.0;
-    let mut random = Seed::default().stream("epochs");
     let (mut window, mut last_max): (f64, f64) = (100.0, 100.0);
     let (mut packets, mut rounds) = (0.0, 0.0);
-    for epoch in 0..21_000 {
+    for epoch in 0..before + count {
+        if whole {
+            window = window.floor();
+        }
         last_max = if window < last_max { window * (1.0 + B) / 2.0 } else { window };
+        let reducing = window * (1.0 + B) / 2.0;
         window *= B;
         let k = ((last_max - window).max(0.0) / C).cbrt();
         let origin = last_max.max(window);
-        let length = -(1.0 - random.unit()).ln() / p;
-        let (mut sent, mut passed, mut estimate) = (0.0, 0.0, window);
+        let length = length();
+        let mut estimate = window;
+        let (mut sent, mut passed, began) = if whole { (reducing, 1.0, 1.0) } else { (0.0, 0.0, 0.0) };
         while sent < length {
             // A step is a round trip, or what is left of the epoch.
             let step = ((length - sent) / window).min(1.0);
             sent += window * step;
             passed += step;
             estimate += FRIENDLY * step;
-            let curve = C * (passed * rtt - k).powi(3) + origin;
+            let curve = C * ((passed - began) * rtt - k).powi(3) + origin;
             // No faster than half as much again per round trip.
             window = curve.max(estimate).clamp(window, window * (1.0 + step / 2.0));
         }
-        if epoch >= 1000 {
+        if epoch >= before {
             packets += sent;
             rounds += passed;
         }

@@ -23,7 +23,7 @@ pub(crate) enum Signals {
     Lost(f64),
     /// Each packet is marked with this probability.
     Marked(f64),
-    /// Every so many packets one is marked.
+    /// Every so many packets one is marked. Senders with classic ECN answer it as a loss.
     EveryMarked(u64),
 }
 
@@ -78,7 +78,8 @@ impl Trial<'_> {
         match self.signals {
             Signals::Lost(p) => spec = spec.loss(p),
             Signals::Marked(p) => spec = spec.mark(p),
-            Signals::None | Signals::EveryMarked(_) => {}
+            Signals::EveryMarked(_) => spec = spec.ecn(true),
+            Signals::None => {}
         }
         if let Some(own) = self.own {
             spec = spec.controller(own);
@@ -144,5 +145,44 @@ impl Controller for EveryRound {
 
     fn ecn(&self) -> EcnUse {
         EcnUse::Accurate
+    }
+}
+
+/// The sender of the square-root laws: its window grows by a packet in every round trip, also while it reduces, and has this
+/// factor left after a loss or mark, once in a window of data.
+pub(crate) struct SawTooth {
+    window: f64,
+    factor: f64,
+    ecn: EcnUse,
+    reduced_until: u64,
+}
+
+impl SawTooth {
+    pub(crate) const fn new(factor: f64, ecn: EcnUse) -> Self {
+        Self { window: 10.0, factor, ecn, reduced_until: 0 }
+    }
+}
+
+impl Controller for SawTooth {
+    fn name(&self) -> &'static str {
+        "saw-tooth"
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.window += f64::from(ack.delivered.packets) / self.window;
+        if (ack.echo || ack.lost.packets > 0) && ack.una > self.reduced_until {
+            self.window = (self.window * self.factor).max(2.0);
+            self.reduced_until = ack.next;
+        }
+    }
+
+    fn on_timeout(&mut self, _: Time, _: u64) {}
+
+    fn window(&self) -> u64 {
+        self.window as u64 * u64::from(MSS)
+    }
+
+    fn ecn(&self) -> EcnUse {
+        self.ecn
     }
 }

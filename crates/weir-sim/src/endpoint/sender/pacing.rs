@@ -11,7 +11,7 @@ pub(super) const UNPACED: u32 = 9;
 impl Sender {
     /// The rate at which it paces payload.
     #[inline]
-    fn pacing(&self) -> Option<Rate> {
+    pub(super) fn pacing(&self) -> Option<Rate> {
         self.controller.pacing().into_iter().chain(self.config.max_rate).min()
     }
 

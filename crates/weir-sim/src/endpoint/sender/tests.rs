@@ -14,6 +14,7 @@ fn sender(recovery: Recovery, controller: impl Controller + 'static) -> Sender {
         feedback: Feedback::Classic,
         burst: Duration::from_millis(1),
         min_burst: 2,
+        defer: false,
         max_rate: None,
         ack_delay: Duration::ZERO,
         window: u64::MAX,

@@ -1,0 +1,71 @@
+//! When a sender waits although its window has room: until more can go at once, so that segmentation offload pays.
+//!
+//! | `tcp_tso_should_defer`, `tcp_tso_autosize` (`net/ipv4/tcp_output.c`) | here |
+//! |---|---|
+//! | goes as soon as a super-packet of 1/1024 s at the pacing rate is full, and 64 kB / 2^(shortest round trip / 512 us) more | the same; 2 to 45 segments |
+//! | the pacing rate of who does not pace: 1.2 windows a smoothed round trip, two in slow start (`tcp_update_pacing_rate`) | 1.2: the sender does not know the threshold |
+//! | or a third of the window is free (`tcp_tso_win_divisor`) | the same |
+//! | or all that there is to send may go | the same |
+//! | or the last write was more than a millisecond ago | the same |
+//! | or the oldest packet in flight was sent less than half a round trip ago, for its acknowledgement will not come soon | the same |
+//! | or the sender is in Recovery or Loss | while what was found lost has not arrived |
+
+use weir_core::{Duration, Time};
+
+use super::Sender;
+
+/// `sk_gso_max_size`, which a connection begins with.
+const GSO_MAX: u64 = 65_536;
+const LARGEST: u64 = 45;
+/// `sysctl_tcp_min_tso_segs`.
+const LEAST: u64 = 2;
+const WINDOW_DIVISOR: u64 = 3;
+const RECENT: Duration = Duration::from_millis(1);
+
+impl Sender {
+    /// Whether the next packet, which the window lets go, waits for others.
+    #[inline]
+    pub(super) fn waits_for_more(&mut self, now: Time) -> bool {
+        if self.together > 0 {
+            self.together -= 1;
+            return false;
+        }
+        let mss = u64::from(self.config.mss);
+        let window = self.controller.window().min(self.config.window);
+        let room = window.saturating_sub(self.in_flight) / mss;
+        let full = self.super_packet(window, mss);
+        let left = self.writes.end() - self.next;
+        let goes = room >= full
+            || room >= left
+            || room * WINDOW_DIVISOR >= window / mss
+            || self.missing.recovers(self.una)
+            || self.is_out_of_step(now);
+        if goes {
+            self.together = room.min(full).saturating_sub(1) as u32;
+        }
+        !goes
+    }
+
+    /// Segments of a full super-packet.
+    fn super_packet(&self, window: u64, mss: u64) -> u64 {
+        let smoothed = self.rtt.smoothed.as_nanos().max(1);
+        let rate = u128::from(window) * 12 / 10 * 1_000_000_000 / u128::from(smoothed);
+        let near = GSO_MAX >> (self.rtt.shortest.as_nanos() / 1000 / 512).min(32);
+        let bytes = ((rate >> 10) as u64).saturating_add(near).min(GSO_MAX);
+        (bytes / mss).clamp(LEAST, LARGEST)
+    }
+
+    /// Whether nothing was sent for a while, or no acknowledgement will come for a while.
+    fn is_out_of_step(&self, now: Time) -> bool {
+        let sent_at = |number| self.sent.get(number).map(|packet| packet.stamp.sent);
+        let end = self.sent.end();
+        let last = end.checked_sub(1).and_then(sent_at);
+        if last.is_none_or(|last| now.since(last) > RECENT) {
+            return true;
+        }
+        let oldest = (self.doubted.max(self.sent.first())..end).find(|number| self.sent.is_flying(*number));
+        oldest
+            .and_then(sent_at)
+            .is_none_or(|sent| now.since(sent).as_nanos() < self.rtt.smoothed.as_nanos() / 2)
+    }
+}
