@@ -245,25 +245,30 @@ struct arrival {
 /* Runs the law on a packet of an entry that nothing rare befalls (fast_path.h), or returns 0. */
 static __always_inline u32 judge_fast(const struct arrival *arrival, const struct weir_packet *packet, u32 *cycle, u32 *choice)
 {
+	/* One register for both. */
+	const struct weir_crq_config *settings = SETTINGS;
 	struct weir_bucket *bucket;
 	struct weir_key key;
 	struct weir_seat seat;
-	u32 hash, index, tick, even, done;
+	u32 hash, index, tick, even, found, done;
 
-	if (!weir_fast_key(SETTING(table), packet, &key, &hash))
+	if (!weir_fast_key(&settings->table, packet, &key, &hash))
 		return 0;
-	index = weir_bucket_of(SETTING(table), hash);
+	index = weir_bucket_of(&settings->table, hash);
 	bucket = bpf_map_lookup_elem(&flows, &index);
 	if (!bucket || !weir_fast_seat(bucket, &key, hash, &seat))
 		return 0;
 	tick = (u32)(coarse_now(arrival->skb, &arrival->local->clock) >> WEIR_TICK_SHIFT);
 	even = *(volatile u32 *)&bucket->version & ~1u;
-	if (__builtin_expect(__sync_val_compare_and_swap(&bucket->version, even, even + 1) != even, 0))
+	found = __sync_val_compare_and_swap(&bucket->version, even, even + 1);
+	/* Or what is to be returned is made up first, and looked at again behind. */
+	asm volatile("" : "+r"(found));
+	if (found != even)
 		return 0;
 	if (arrival->reverse)
-		done = weir_fast_reverse(SETTING(law), SETTING(table), &seat, packet, &key, tick);
+		done = weir_fast_reverse(&settings->law, &settings->table, &seat, packet, &key, tick);
 	else
-		done = weir_fast_forward(SETTING(law), SETTING(table), &seat, packet, &key, tick, cycle, choice);
+		done = weir_fast_forward(&settings->law, &settings->table, &seat, packet, &key, tick, cycle, choice);
 	give_back(bucket);
 	if (!done)
 		return 0;
