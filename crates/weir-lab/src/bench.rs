@@ -29,6 +29,9 @@ pub struct Row {
     /// generator, for a simulator the median of parts of a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_packet: Option<f64>,
+    /// Of a program, what is its own part of that: the difference to a program that does nothing, run right after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_ns_per_packet: Option<f64>,
     /// Packets that one processor forwards in a second of its time; packets that a simulator delivers in a second of the
     /// clock on the wall, in the fastest part of a run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,12 +56,13 @@ pub struct Row {
 
 impl Line for Row {
     const HEADINGS: &[&str] =
-        &["what", "ns/packet", "packets/s", "bytes/flow", "beside", "ratio", "half of all", ""];
+        &["what", "ns/packet", "own ns", "packets/s", "bytes/flow", "beside", "ratio", "half of all", ""];
 
     fn cells(&self) -> Vec<String> {
         vec![
             self.name.clone(),
             number(self.ns_per_packet, 0),
+            number(self.own_ns_per_packet, 0),
             number(self.packets_per_second, 0),
             number(self.bytes_per_flow, 0),
             self.vs.unwrap_or("-").to_owned(),
@@ -83,7 +87,8 @@ pub struct Bench<Row> {
 impl<Row: Line> Bench<Row> {
     /// A table for people: names to the left, numbers to the right.
     pub fn table(&self) -> String {
-        let mut lines = vec![Row::HEADINGS.iter().map(|heading| (*heading).to_owned()).collect()];
+        let mut lines: Vec<Vec<String>> =
+            vec![Row::HEADINGS.iter().map(|heading| (*heading).to_owned()).collect()];
         lines.extend(self.rows.iter().map(Row::cells));
         let width =
             |column: usize| lines.iter().map(|line: &Vec<String>| line[column].len()).max().unwrap_or(0);

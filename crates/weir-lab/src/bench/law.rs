@@ -2,9 +2,9 @@
 //! with and without it, in one run.
 //!
 //! Nanoseconds are those of BPF_PROG_TEST_RUN over packets of established flows: the median of repeated runs. The kernel's
-//! own loop around the program is in them; the row `nothing` tells what it takes. Beside them stands the approach of the
-//! CRQ paper's public prototype, several hash maps per packet, as `bpf/lookups.bpf.c` repeats it without its code. The
-//! router is that of [`super::forward`].
+//! own loop around the program is in them; the row `nothing` tells what it takes, and a run of it after each of a program
+//! what is the program's own part. Beside them stands the approach of the CRQ paper's public prototype, several hash maps
+//! per packet, as `bpf/lookups.bpf.c` repeats it without its code. The router is that of [`super::forward`].
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicBool;
@@ -68,19 +68,21 @@ pub fn run(
     let mut bench = Bench { bench: "law", machine: machine(), rows: Vec::new() };
     let total = 100;
     progress(0, total, "programs");
-    bench.rows.extend(programs()?);
+    let mut storage = MaybeUninit::uninit();
+    let mut yardstick = Yardstick::load(&mut storage)?;
+    bench.rows.extend(programs(&mut yardstick)?);
     progress(5, total, "look-ups");
-    bench.rows.extend(lookups(&bench.rows)?);
+    bench.rows.extend(lookups(&mut yardstick, &bench.rows)?);
     let part = |part: f64| progress(10 + (part * 90.0) as usize, total, "forwarding");
     bench.rows.extend(throughput(&forward::run(TABLE, seconds, stop, &part)?));
     Ok(bench)
 }
 
 /// The programs of `weir up` on packets of flows that have an entry, and on packets that have none.
-fn programs() -> Result<Vec<Row>, BenchLawError> {
+fn programs(yardstick: &mut Yardstick<'_>) -> Result<Vec<Row>, BenchLawError> {
     let config = ProgramConfig { can_mark: true, ..ProgramConfig::new(Params::default(), TABLE, 1, 1) };
     let programs = Programs::load(&config)?;
-    let mut rows = Vec::new();
+    let (mut rows, mut nothing) = (Vec::new(), Vec::new());
     for (name, role, make) in [
         ("tcp", Role::Forward, tcp as fn(u16) -> Vec<u8>),
         ("tcp-ack", Role::Reverse, tcp_ack),
@@ -92,17 +94,21 @@ fn programs() -> Result<Vec<Row>, BenchLawError> {
         for flow in 0..FLOWS {
             establish(&programs, flow)?;
         }
-        let mut times = Vec::new();
+        let (mut times, mut own) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             for flow in 0..FLOWS {
                 let frame = make(flow);
                 let packet = TestPacket { frame: &frame, ..TestPacket::default() };
-                times.push(programs.test_run(role, &packet, REPEAT)?.duration.as_nanos() as f64);
+                let time = programs.test_run(role, &packet, REPEAT)?.duration.as_nanos() as f64;
+                let empty = yardstick.run(NOTHING, &frame, REPEAT)?;
+                times.push(time);
+                own.push(time - empty);
+                nothing.push(empty);
             }
         }
-        let ns_per_packet = median(&times);
-        rows.push(Row { name: name.to_owned(), world: "kernel", ns_per_packet, ..Row::default() });
+        rows.push(Row { own_ns_per_packet: median(&own), ..row(name, &times) });
     }
+    rows.push(row("nothing", &nothing));
     let bytes = (BUCKET_BYTES + WAITING_BYTES) as f64 / BUCKET_FLOWS as f64;
     let bytes_per_flow = Some(bytes + FILTER_BYTES as f64 / f64::from(TABLE));
     rows.push(Row { name: "flow".to_owned(), world: "kernel", bytes_per_flow, ..Row::default() });
@@ -123,47 +129,57 @@ fn establish(programs: &Programs, flow: u16) -> Result<(), KernelError> {
     Ok(())
 }
 
+/// A program's row.
+fn row(name: &str, times: &[f64]) -> Row {
+    Row { name: name.to_owned(), world: "kernel", ns_per_packet: median(times), ..Row::default() }
+}
+
 /// One measurement of a program of the yardstick.
 type Timed = fn(&mut skeleton::LookupsSkel<'_>, ProgramInput<'_>) -> libbpf_rs::Result<std::time::Duration>;
 
-/// The prototype's look-ups on the same packets, and the measuring itself.
-fn lookups(ours: &[Row]) -> Result<Vec<Row>, BenchLawError> {
-    let failed = |what| move |source| BenchLawError::Lookups { what, source };
-    let mut storage = MaybeUninit::uninit();
-    let open = skeleton::LookupsSkelBuilder::default().open(&mut storage).map_err(failed("be opened"))?;
-    let mut loaded = open.load().map_err(failed("be loaded"))?;
-    let mut time = |program: Timed, make: fn(u16) -> Vec<u8>| {
-        let mut times = Vec::new();
-        for _ in 0..ROUNDS {
-            for flow in 0..FLOWS {
-                let frame = make(flow);
-                // A first run makes the entries.
-                for repeat in [8, REPEAT] {
-                    let input = ProgramInput { data_in: Some(&frame), repeat, ..ProgramInput::default() };
-                    let duration = program(&mut loaded, input).map_err(failed("run"))?;
-                    if repeat == REPEAT {
-                        times.push(duration.as_nanos() as f64);
-                    }
+/// The measuring itself.
+const NOTHING: Timed = |it, input| Ok(it.progs.nothing.test_run(input)?.duration);
+
+/// The programs that others are compared with.
+struct Yardstick<'o>(skeleton::LookupsSkel<'o>);
+
+impl<'o> Yardstick<'o> {
+    fn load(storage: &'o mut MaybeUninit<libbpf_rs::OpenObject>) -> Result<Self, BenchLawError> {
+        let failed = |what| move |source| BenchLawError::Lookups { what, source };
+        let open = skeleton::LookupsSkelBuilder::default().open(storage).map_err(failed("be opened"))?;
+        Ok(Self(open.load().map_err(failed("be loaded"))?))
+    }
+
+    /// Nanoseconds for a packet.
+    fn run(&mut self, program: Timed, frame: &[u8], repeat: u32) -> Result<f64, BenchLawError> {
+        let input = ProgramInput { data_in: Some(frame), repeat, ..ProgramInput::default() };
+        let duration = program(&mut self.0, input);
+        let duration = duration.map_err(|source| BenchLawError::Lookups { what: "run", source })?;
+        Ok(duration.as_nanos() as f64)
+    }
+}
+
+/// The prototype's look-ups on the same packets, beside our rows.
+fn lookups(yardstick: &mut Yardstick<'_>, ours: &[Row]) -> Result<Vec<Row>, BenchLawError> {
+    let classifier: Timed = |it, input| Ok(it.progs.classifier.test_run(input)?.duration);
+    let with_probes: Timed = |it, input| Ok(it.progs.with_probes.test_run(input)?.duration);
+    let mut rows = Vec::new();
+    for (kind, make) in [("tcp", tcp as fn(u16) -> Vec<u8>), ("quic", quic)] {
+        let beside = ours.iter().find(|row| row.name == kind).and_then(|row| row.ns_per_packet);
+        for (what, program) in [("", classifier), (", probes", with_probes)] {
+            let mut times = Vec::new();
+            for _ in 0..ROUNDS {
+                for flow in 0..FLOWS {
+                    let frame = make(flow);
+                    // The first run makes the entries.
+                    yardstick.run(program, &frame, 8)?;
+                    times.push(yardstick.run(program, &frame, REPEAT)?);
                 }
             }
+            let row = row(&format!("look-ups {kind}{what}"), &times);
+            let ratio = row.ns_per_packet.zip(beside).map(|(theirs, ours)| theirs / ours);
+            rows.push(Row { vs: Some(kind), ratio, ..row });
         }
-        Ok::<_, BenchLawError>(median(&times))
-    };
-    let of = |name: &str| ours.iter().find(|row| row.name == name).and_then(|row| row.ns_per_packet);
-    let mut rows = Vec::new();
-    let mut add = |name: &str, vs: Option<&'static str>, ns_per_packet: Option<f64>| {
-        let ratio = vs.and_then(|vs| Some(ns_per_packet? / of(vs)?));
-        rows.push(Row { name: name.to_owned(), world: "kernel", ns_per_packet, vs, ratio, ..Row::default() });
-    };
-    add("nothing", None, time(|it, input| Ok(it.progs.nothing.test_run(input)?.duration), tcp)?);
-    for (kind, make) in [("tcp", tcp as fn(u16) -> Vec<u8>), ("quic", quic)] {
-        add(
-            &format!("look-ups {kind}"),
-            Some(kind),
-            time(|it, input| Ok(it.progs.classifier.test_run(input)?.duration), make)?,
-        );
-        let with_probes = time(|it, input| Ok(it.progs.with_probes.test_run(input)?.duration), make)?;
-        add(&format!("look-ups {kind}, probes"), Some(kind), with_probes);
     }
     Ok(rows)
 }
@@ -171,9 +187,8 @@ fn lookups(ours: &[Row]) -> Result<Vec<Row>, BenchLawError> {
 /// The router's rows, each without and with the law.
 fn throughput(measured: &Measured) -> Vec<Row> {
     let row = |name: &str, times: &[f64]| {
-        let ns_per_packet = median(times);
-        let packets_per_second = ns_per_packet.map(|ns| 1e9 / ns);
-        Row { name: name.to_owned(), world: "kernel", ns_per_packet, packets_per_second, ..Row::default() }
+        let packets_per_second = median(times).map(|ns| 1e9 / ns);
+        Row { packets_per_second, ..row(name, times) }
     };
     let mut rows = vec![row("generator", &measured.generator)];
     for (traffic, pairs) in TRAFFIC.iter().zip(&measured.pairs) {
