@@ -30,6 +30,7 @@ test-vm: setup
 	@CARGO="$(CARGO)" KERNELS="$(KERNELS)" TESTS="$(TESTS)" tools/test-vm.sh
 
 lint: setup
+	@tools/setup.sh lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 

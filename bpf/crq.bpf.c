@@ -39,22 +39,22 @@ static __always_inline int reads_tcp_options(void)
  * A cycle's borders need the exact time, all else a clock that the kernel's tick moves on. Both count alike
  * (CLOCK_MONOTONIC). Even the latter is asked for once a tick and processor: the number of ticks is read in place, the
  * clock by a call, which where returns are guarded costs as much as half of the rest. The kernel counts a tick before it
- * moves the clock on, so the time can lag by a second tick.
+ * moves the clock on, so the time can lag by a second tick. A test's clock is never remembered, and so asked each time.
  */
 static __always_inline u64 coarse_now(const struct __sk_buff *skb, struct weir_clock *clock)
 {
-	u64 ticks, now;
+	u64 ticks = bpf_jiffies64(), now;
 
-	if (__builtin_expect(config.test_clock, 0)) {
-		now = skb->tstamp;
-		/* Or both ways end in one load, of which the verifier cannot tell whether it is the context's. */
-		asm volatile("" : "+r"(now));
-		return now;
-	}
-	ticks = bpf_jiffies64();
-	if (clock->ticks != ticks) {
-		clock->ticks = ticks;
-		clock->now = bpf_ktime_get_coarse_ns();
+	if (__builtin_expect(clock->ticks != ticks, 0)) {
+		if (config.test_clock) {
+			now = skb->tstamp;
+			/* Or both ways end in one load, of which the verifier cannot tell whether it is the context's. */
+			asm volatile("" : "+r"(now));
+		} else {
+			clock->ticks = ticks;
+			now = bpf_ktime_get_coarse_ns();
+		}
+		clock->now = now;
 	}
 	return clock->now;
 }
@@ -224,14 +224,13 @@ static __always_inline void note(struct __sk_buff *skb, const struct weir_packet
 /* Sends a forward packet to the class that was chosen for it. */
 static __always_inline void send(struct __sk_buff *skb, struct weir_local *local, u32 ecn, u32 cycle, u32 choice)
 {
-	u32 stamp = cycle & WEIR_STAMP_CYCLE;
+	/* Of the four codepoints only CE, 3, has a successor with this bit. */
+	u32 stamp = (cycle & WEIR_STAMP_CYCLE) | ((ecn + 1) & 4) * (WEIR_STAMP_ARRIVED_CE / 4);
 
 	_Static_assert(WEIR_STANDARD_MINOR - WEIR_STANDARD_QUEUE == WEIR_STANDARD_MINOR &&
 			       WEIR_STANDARD_MINOR - WEIR_RESPONSIVE_QUEUE == WEIR_RESPONSIVE_MINOR,
 		       "minors go down as choices go up");
 	weir_count_choice(&local->counters, choice, skb->len);
-	if (ecn == 3)
-		stamp |= WEIR_STAMP_ARRIVED_CE;
 	skb->tc_index = stamp;
 	skb->priority = ((u32)config.major << 16 | WEIR_STANDARD_MINOR) - (choice & 1);
 }
@@ -246,27 +245,30 @@ struct arrival {
 /* Runs the law on a packet of an entry that nothing rare befalls (fast_path.h), or returns 0. */
 static __always_inline u32 judge_fast(const struct arrival *arrival, const struct weir_packet *packet, u32 *cycle, u32 *choice)
 {
+	/* One register for both. */
+	const struct weir_crq_config *settings = SETTINGS;
 	struct weir_bucket *bucket;
 	struct weir_key key;
-	u32 hash, index, way, tick, even, done;
+	struct weir_seat seat;
+	u32 hash, index, tick, even, found, done;
 
-	weir_key_of(packet, 1, &key);
-	hash = weir_hash(SETTING(table), &key);
-	index = weir_bucket_of(SETTING(table), hash);
-	bucket = bpf_map_lookup_elem(&flows, &index);
-	if (!bucket)
+	if (!weir_fast_key(&settings->table, packet, &key, &hash))
 		return 0;
-	way = weir_fast_way(bucket, packet, &key, hash);
-	if (way == WEIR_WAYS)
+	index = weir_bucket_of(&settings->table, hash);
+	bucket = bpf_map_lookup_elem(&flows, &index);
+	if (!bucket || !weir_fast_seat(bucket, &key, hash, &seat))
 		return 0;
 	tick = (u32)(coarse_now(arrival->skb, &arrival->local->clock) >> WEIR_TICK_SHIFT);
 	even = *(volatile u32 *)&bucket->version & ~1u;
-	if (__sync_val_compare_and_swap(&bucket->version, even, even + 1) != even)
+	found = __sync_val_compare_and_swap(&bucket->version, even, even + 1);
+	/* Or what is to be returned is made up first, and looked at again behind. */
+	asm volatile("" : "+r"(found));
+	if (found != even)
 		return 0;
 	if (arrival->reverse)
-		done = weir_fast_reverse(SETTING(law), SETTING(table), bucket, way, packet, &key, tick);
+		done = weir_fast_reverse(&settings->law, &settings->table, &seat, packet, &key, tick);
 	else
-		done = weir_fast_forward(SETTING(law), SETTING(table), bucket, way, packet, &key, tick, cycle, choice);
+		done = weir_fast_forward(&settings->law, &settings->table, &seat, packet, &key, tick, cycle, choice);
 	give_back(bucket);
 	if (!done)
 		return 0;

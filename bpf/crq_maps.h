@@ -100,11 +100,12 @@ struct {
  * A pointer to settings that the compiler takes for ordinary memory: it would otherwise fold in the zeros of the
  * initialiser once `volatile` is gone. The verifier still sees through it.
  */
-#define SETTING(field)                                                  \
+#define SETTINGS                                                        \
 	({                                                              \
-		const void *at = (const void *)(long)&config.field;     \
+		const void *at = (const void *)(long)&config;           \
 		asm volatile("" : "+r"(at));                            \
-		(typeof((struct weir_crq_config){}.field) const *)at;   \
+		(const struct weir_crq_config *)at;                     \
 	})
+#define SETTING(field) (&SETTINGS->field)
 
 #endif /* WEIR_CRQ_MAPS_H */

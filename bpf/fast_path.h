@@ -175,98 +175,123 @@ WEIR_INLINE u32 weir_fast_law(const struct weir_law_params *fast, struct weir_fl
 	return 1;
 }
 
-/*
- * Whether the entry at a way is the packet's, by all but the key's ports, which comes again once the bucket is taken. This
- * early it is for the caches: the entry's lines come while the bucket's are waited for.
- */
-WEIR_INLINE u32 weir_fast_seems(const struct weir_bucket *bucket, u32 way, const struct weir_packet *packet,
-				const struct weir_key *key)
+/* Key and hash of a packet with ports, or 0 to decline. */
+WEIR_INLINE u32 weir_fast_key(const struct weir_table_params *params, const struct weir_packet *packet, struct weir_key *key,
+			      u32 *hash)
 {
-	const struct weir_entry *entry = &bucket->way[way & (WEIR_WAYS - 1)];
-
-	return entry->flow.kind == packet->kind && entry->key.words[1] == key->words[1] &&
-	       entry->key.words[3] == key->words[3];
+	/* Whose ends differ in their ports alone; this tells the compiler that no others do. */
+	if (packet->ip_version == 4 && packet->src_words[1] == packet->dst_words[1])
+		return 0;
+	weir_key_of(packet, 1, key);
+	*hash = packet->ip_version == 4 ? weir_hash_ipv4(params, key) : weir_hash(params, key);
+	return 1;
 }
 
-/* The way to look at, or WEIR_WAYS where the key has none: its home, else the first whose tag it is. */
-WEIR_INLINE u32 weir_fast_way(const struct weir_bucket *bucket, const struct weir_packet *packet, const struct weir_key *key,
-			      u32 hash)
+/* An entry and what its bucket keeps of it. */
+struct weir_seat {
+	struct weir_entry *entry;
+	u32 *seen;
+	u8 *flags;
+};
+
+/* The seat at a way. */
+WEIR_INLINE struct weir_seat weir_fast_at(struct weir_bucket *bucket, u32 way)
 {
-	u32 way = weir_home_of(hash);
+	struct weir_seat seat;
+
+#ifdef __bpf__
+	/* The verifier sees the bound here, and from here on pointers, which it does not lose on the stack. */
+	asm volatile("" : "+r"(way));
+#endif
+	way &= WEIR_WAYS - 1;
+	seat = (struct weir_seat){ &bucket->way[way], &bucket->seen[way], &bucket->flags[way] };
+#ifdef __bpf__
+	asm volatile("" : "+r"(seat.entry), "+r"(seat.seen), "+r"(seat.flags));
+#endif
+	return seat;
+}
+
+/*
+ * Finds the seat to look at: the key's home, else the first whose tag it is. Returns 0 where it has none. What is read here
+ * is read in full once the bucket is taken; this early it is for the caches: the entry's lines come while the bucket's are
+ * waited for.
+ */
+WEIR_INLINE u32 weir_fast_seat(struct weir_bucket *bucket, const struct weir_key *key, u32 hash, struct weir_seat *seat)
+{
+	const struct weir_key *home;
+	u32 way = 0;
 	u64 lanes;
 
-	if (weir_fast_seems(bucket, way, packet, key))
-		return way;
-	way = 0;
+	*seat = weir_fast_at(bucket, weir_home_of(hash));
+	home = &seat->entry->key;
+	if (!((home->words[1] ^ key->words[1]) | (home->words[3] ^ key->words[3])))
+		return 1;
 	lanes = weir_lanes(bucket->tags[0], weir_tag_of(hash));
 	if (!lanes) {
 		lanes = weir_lanes(bucket->tags[1], weir_tag_of(hash));
 		way = 4;
 		if (!lanes)
-			return WEIR_WAYS;
+			return 0;
 	}
 	/* One bit of 15, 31, 47 and 63 is left, and the product's upper two tell which. */
 	lanes &= -lanes;
-	return way + (u32)((lanes >> 15) * (1ull << 46 | 2ull << 30 | 3ull << 14) >> 62);
-}
-
-/* A way with its bound in sight of the verifier: the compiler knows it by another way, and before 6.3 it is lost on the stack. */
-WEIR_INLINE u32 weir_fast_bound(u32 way)
-{
-#ifdef __bpf__
-	asm volatile("" : "+r"(way));
-#endif
-	return way & (WEIR_WAYS - 1);
-}
-
-/* The packet's entry if nothing has to be done to it first, else null. */
-WEIR_INLINE struct weir_entry *weir_fast_entry(const struct weir_table_params *params, struct weir_bucket *bucket, u32 way,
-					       const struct weir_packet *packet, const struct weir_key *key, u32 tick)
-{
-	struct weir_entry *entry = &bucket->way[way];
-
-	if (packet->kind != entry->flow.kind || entry->flow.law != (u8)params->law || !weir_same_key(&entry->key, key) ||
-	    weir_is_idle(params, bucket, way, tick) ||
-	    (*(volatile u64 *)&entry->pending[WEIR_LOSS] | *(volatile u64 *)&entry->pending[WEIR_MARK]))
-		return 0;
-	return entry;
-}
-
-/* weir_table_forward() for a packet of an entry at `way`, or 0. `stamp` and `choice` are what weir_outcome says. */
-WEIR_INLINE u32 weir_fast_forward(const struct weir_law_params *law, const struct weir_table_params *params,
-				  struct weir_bucket *bucket, u32 way, const struct weir_packet *packet,
-				  const struct weir_key *key, u32 tick, u32 *cycle, u32 *choice)
-{
-	struct weir_law_params fast;
-	struct weir_entry *entry;
-
-	way = weir_fast_bound(way);
-	entry = weir_fast_entry(params, bucket, way, packet, key, tick);
-	weir_fast_params(law, &fast);
-	if (!entry || !weir_fast_law(&fast, &entry->flow, packet))
-		return 0;
-	*cycle = entry->flow.cycle;
-	*choice = weir_law_choice(&fast, &entry->flow);
-	weir_note(bucket, way, packet, tick);
+	*seat = weir_fast_at(bucket, way + (u32)((lanes >> 15) * (1ull << 46 | 2ull << 30 | 3ull << 14) >> 62));
 	return 1;
 }
 
-/* weir_table_reverse() for a packet of an entry at `way`, or 0. */
+/* Whether the entry is the packet's and nothing has to be done to it first. */
+WEIR_INLINE u32 weir_fast_fits(const struct weir_table_params *params, const struct weir_seat *seat,
+			       const struct weir_packet *packet, const struct weir_key *key, u32 tick)
+{
+	const struct weir_entry *entry = seat->entry;
+	u32 idle = packet->kind == WEIR_QUIC ? params->idle_udp : params->idle_tcp, silent = tick - *seat->seen;
+
+	/* Kind and law lie beside each other. */
+	return WEIR_LOAD(u16, &entry->flow.kind) == WEIR_WIRE16((u16)packet->kind << 8 | (u8)params->law) &&
+	       weir_same_key(&entry->key, key) && (silent <= idle || !weir_age(tick, *seat->seen)) &&
+	       !(*(volatile u64 *)&entry->pending[WEIR_LOSS] | *(volatile u64 *)&entry->pending[WEIR_MARK]);
+}
+
+/* weir_law_choice() with one signal. */
+WEIR_INLINE u32 weir_fast_choice(const struct weir_law_params *law, const struct weir_flow *flow)
+{
+	_Static_assert(WEIR_UNRESPONSIVE == 2 && WEIR_RESPONSIVE == 1 && WEIR_RESPONSIVE_QUEUE == 1 &&
+			       WEIR_STANDARD_QUEUE == 0,
+		       "the lowest bit of a verdict is its queue");
+	return flow->verdict[law->main_signal & 1] & 1;
+}
+
+/* weir_table_forward() for a packet of the entry at a seat, or 0. `cycle` and `choice` are what weir_outcome says. */
+WEIR_INLINE u32 weir_fast_forward(const struct weir_law_params *law, const struct weir_table_params *params,
+				  const struct weir_seat *seat, const struct weir_packet *packet, const struct weir_key *key,
+				  u32 tick, u32 *cycle, u32 *choice)
+{
+	struct weir_flow *flow = &seat->entry->flow;
+	struct weir_law_params fast;
+
+	weir_fast_params(law, &fast);
+	if (!weir_fast_fits(params, seat, packet, key, tick) || !weir_fast_law(&fast, flow, packet))
+		return 0;
+	*cycle = flow->cycle;
+	*choice = weir_fast_choice(&fast, flow);
+	weir_note(seat->seen, seat->flags, packet, tick);
+	return 1;
+}
+
+/* weir_table_reverse() for a packet of the entry at a seat, or 0. */
 WEIR_INLINE u32 weir_fast_reverse(const struct weir_law_params *law, const struct weir_table_params *params,
-				  struct weir_bucket *bucket, u32 way, const struct weir_packet *packet,
-				  const struct weir_key *key, u32 tick)
+				  const struct weir_seat *seat, const struct weir_packet *packet, const struct weir_key *key,
+				  u32 tick)
 {
 	struct weir_law_params fast;
-	struct weir_entry *entry;
 
-	way = weir_fast_bound(way);
-	entry = weir_fast_entry(params, bucket, way, packet, key, tick);
 	weir_fast_params(law, &fast);
-	if (!entry || (packet->kind == WEIR_TCP ? (packet->tcp_flags & (WEIR_SYN | WEIR_FIN | WEIR_RST)) != 0 :
+	if (!weir_fast_fits(params, seat, packet, key, tick) ||
+	    (packet->kind == WEIR_TCP ? (packet->tcp_flags & (WEIR_SYN | WEIR_FIN | WEIR_RST)) != 0 :
 					(packet->quic_flags & ~WEIR_QUIC_SPIN) != WEIR_QUIC_SHORT))
 		return 0;
-	weir_law_reverse(&fast, &entry->flow, packet);
-	weir_note(bucket, way, packet, tick);
+	weir_law_reverse(&fast, &seat->entry->flow, packet);
+	weir_note(seat->seen, seat->flags, packet, tick);
 	return 1;
 }
 

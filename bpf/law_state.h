@@ -160,14 +160,35 @@ struct weir_law_params {
  * comes finds the other's fields forgotten (weir_law_turn).
  */
 struct weir_flow {
-	u64 cycle_started;    /* ns */
+	/* What each packet needs comes first: in a router every line of an entry has to be fetched. */
+	u8 kind;              /* WEIR_TCP or WEIR_QUIC: whose fields the second union holds; 0 before either was seen */
+	u8 law;               /* by which law it was kept last, where the caller numbers them */
+	u8 verdict[2];        /* [enum weir_signal] enum weir_verdict */
+	u16 state;
+	u16 withheld;         /* signals seen, but window too small or cycle partial; saturates */
 	u64 bytes;            /* forward payload since the entry was made */
 	u64 packets;
 	u32 cycle;            /* counts on over the life of the entry, through resets */
-	u32 first_cycle;      /* where the present connection began */
-	u32 signal_floor;     /* signals of packets from earlier cycles no longer count */
 	u32 cycle_packets;
+	union {
+		struct {
+			u32 right_edge;    /* TCP: end of the forward data seen */
+			u32 highest_ack;
+			u32 marker;        /* TCP: the acknowledgement that completes the first half */
+			u32 second_marker; /* TCP: the acknowledgement of reverse data that completes the second half */
+			u32 isn_forward;
+			u32 isn_reverse;
+		};
+		struct {
+			u32 spin_register; /* QUIC: last 32 spin bits, lowest is newest */
+			u8 spin;           /* QUIC: accepted spin value */
+			u8 spin_run;       /* QUIC: packets in a row with the other value */
+		};
+	};
 	u32 window[WEIR_HISTORY];
+	u32 first_cycle;      /* where the present connection began */
+	u64 cycle_started;    /* ns */
+	u32 signal_floor;     /* signals of packets from earlier cycles no longer count */
 	union {
 		struct {
 			u16 loss[WEIR_HISTORY];
@@ -179,28 +200,8 @@ struct weir_flow {
 		};
 	};
 	u32 votes[2][2];      /* [enum weir_signal][0 responsive, 1 unresponsive] */
-	union {
-		struct {
-			u32 marker;        /* TCP: the acknowledgement that completes the first half */
-			u32 right_edge;    /* TCP: end of the forward data seen */
-			u32 highest_ack;
-			u32 second_marker; /* TCP: the acknowledgement of reverse data that completes the second half */
-			u32 isn_forward;
-			u32 isn_reverse;
-		};
-		struct {
-			u32 spin_register; /* QUIC: last 32 spin bits, lowest is newest */
-			u8 spin;           /* QUIC: accepted spin value */
-			u8 spin_run;       /* QUIC: packets in a row with the other value */
-		};
-	};
 	u32 last_rtt;         /* ns, length of the last whole cycle, at most 2^32-1; 0 before there is one */
 	u16 late_signals;     /* saturates */
-	u16 withheld;         /* signals seen, but window too small or cycle partial; saturates */
-	u16 state;
-	u8 verdict[2];        /* [enum weir_signal] enum weir_verdict */
-	u8 kind;              /* WEIR_TCP or WEIR_QUIC: whose fields the union holds; 0 before either was seen */
-	u8 law;               /* by which law it was kept last, where the caller numbers them */
 	u8 reserved[2];
 };
 

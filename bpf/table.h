@@ -33,17 +33,42 @@
  * It is not a pseudorandom function: who were told which keys share a place could reckon others that do. Nobody is; the
  * table shows no hashes, and a shared bucket does not show from outside before eight flows in it have earned an entry.
  */
+WEIR_INLINE u64 weir_hash_pair(const struct weir_table_params *params, const struct weir_key *key, u32 i)
+{
+	return (params->seed[2 * i] + (u32)key->words[i]) * (params->seed[2 * i + 1] + (key->words[i] >> 32));
+}
+
+WEIR_INLINE u32 weir_hash_permuted(u64 sum)
+{
+	u32 hash = (u32)(sum >> 32);
+
+	hash = (hash ^ hash >> 15) * 0x9e3779b1u;
+	return hash ^ hash >> 12;
+}
+
 WEIR_INLINE u32 weir_hash(const struct weir_table_params *params, const struct weir_key *key)
 {
 	u64 sum = params->seed[WEIR_SEED_WORDS - 1];
-	u32 hash;
 	int i;
 
 	for (i = 0; i < 5; i++)
-		sum += (params->seed[2 * i] + (u32)key->words[i]) * (params->seed[2 * i + 1] + (key->words[i] >> 32));
-	hash = (u32)(sum >> 32);
-	hash = (hash ^ hash >> 15) * 0x9e3779b1u;
-	return hash ^ hash >> 12;
+		sum += weir_hash_pair(params, key, i);
+	return weir_hash_permuted(sum);
+}
+
+/* The part of a sum that words 0 and 2 make: of IPv4 addresses they are zero. */
+WEIR_INLINE void weir_hash_prepare(struct weir_table_params *params)
+{
+	const u64 *seed = params->seed;
+
+	params->ipv4_sum = seed[WEIR_SEED_WORDS - 1] + seed[0] * seed[1] + seed[4] * seed[5];
+}
+
+/* weir_hash() of a key with IPv4 addresses. */
+WEIR_INLINE u32 weir_hash_ipv4(const struct weir_table_params *params, const struct weir_key *key)
+{
+	return weir_hash_permuted(params->ipv4_sum + weir_hash_pair(params, key, 1) + weir_hash_pair(params, key, 3) +
+				  weir_hash_pair(params, key, 4));
 }
 
 WEIR_INLINE u32 weir_bucket_of(const struct weir_table_params *params, u32 hash)
@@ -224,14 +249,13 @@ WEIR_INLINE void weir_settle(const struct weir_table_params *params, struct weir
 }
 
 /* An entry lives on after FIN or RST for as long as data flow: forged ones end no transfer. */
-WEIR_INLINE void weir_note(struct weir_bucket *bucket, u32 way, const struct weir_packet *packet, u32 tick)
+WEIR_INLINE void weir_note(u32 *seen, u8 *flags, const struct weir_packet *packet, u32 tick)
 {
-	way &= WEIR_WAYS - 1;
-	bucket->seen[way] = tick;
+	*seen = tick;
 	if (packet->kind == WEIR_TCP && (packet->tcp_flags & (WEIR_FIN | WEIR_RST)))
-		bucket->flags[way] |= WEIR_ENTRY_CLOSING;
+		*flags |= WEIR_ENTRY_CLOSING;
 	else if (packet->payload_bytes || (packet->kind == WEIR_TCP && (packet->tcp_flags & WEIR_SYN)))
-		bucket->flags[way] &= (u8)~WEIR_ENTRY_CLOSING;
+		*flags &= (u8)~WEIR_ENTRY_CLOSING;
 }
 
 /*
@@ -375,7 +399,8 @@ WEIR_INLINE u32 weir_table_forward(const struct weir_law_params *law, const stru
 	}
 	if (out->reset)
 		counters->reopened++;
-	weir_note(bucket, way, packet, tick);
+	way &= WEIR_WAYS - 1;
+	weir_note(&bucket->seen[way], &bucket->flags[way], packet, tick);
 	return way;
 }
 
@@ -397,7 +422,8 @@ WEIR_INLINE u32 weir_table_reverse(const struct weir_law_params *law, const stru
 	weir_take_over(&entry->flow, params->law);
 	if (weir_law_reverse(law, &entry->flow, packet))
 		counters->reopened++;
-	weir_note(bucket, way, packet, tick);
+	way &= WEIR_WAYS - 1;
+	weir_note(&bucket->seen[way], &bucket->flags[way], packet, tick);
 	return way;
 }
 

@@ -21,9 +21,9 @@
 #define WEIR_CANDIDATE_REVERSE 0x80000000 /* a packet of the other direction was seen */
 
 struct weir_entry {
+	u64 pending[2]; /* mailbox [enum weir_signal]: lanes of 16 bits by the two lowest bits of the packet's cycle */
 	struct weir_key key;
 	struct weir_flow flow;
-	u64 pending[2]; /* mailbox [enum weir_signal]: lanes of 16 bits by the two lowest bits of the packet's cycle */
 };
 
 struct weir_bucket {
@@ -58,6 +58,7 @@ struct weir_filter {
 
 struct weir_table_params {
 	u64 seed[WEIR_SEED_WORDS]; /* secret, drawn at load */
+	u64 ipv4_sum;          /* what of the hash is the same for all IPv4 addresses (weir_hash_prepare) */
 	u32 bucket_mask;       /* number of buckets - 1; a power of two less one, as the next */
 	u32 waiting_mask;
 	u32 admit_bytes;       /* forward payload before a flow gets an entry */

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building Weir needs on Debian or Ubuntu, if it is missing. Does nothing, and asks for nothing, where all
-# is there. With the word `vm`, what micro-VMs need as well.
+# is there. With the word `vm`, what micro-VMs need as well; with `lint`, what looks at the code.
 set -eu
 
 need_rust=1.91
@@ -24,6 +24,9 @@ if [ "${1:-}" = vm ]; then
     have xz || missing="$missing xz-utils"
     have gpgv || missing="$missing gpgv"
     [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing="$missing debian-archive-keyring"
+fi
+if [ "${1:-}" = lint ] && ! { have cargo-fmt && have cargo-clippy; }; then
+    if package cargo-web; then missing="$missing rustfmt-web rust-web-clippy"; else rustup component add rustfmt clippy; fi
 fi
 rust_is_new_enough() {
     have cargo || return 1

@@ -67,6 +67,9 @@ pub struct Ack {
     pub echo: bool,
     /// Newly declared lost.
     pub lost: Count,
+    /// Packets of the stream that were declared lost and have not arrived since (the kernel's `lost_out`). Of a transport that
+    /// forgets a packet when it has sent its data again (QUIC): those newly declared lost.
+    pub missing: u32,
     /// When the last sent of the packets declared lost was sent.
     pub lost_sent: Time,
     /// Of the packet that was sent last among those declared lost; `None` if none was, or if it is not known (BBR then

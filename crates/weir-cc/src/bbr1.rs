@@ -13,10 +13,12 @@
 //! | long-term bandwidth for policers (loss 50/256 over 4 to 16 rounds, twice within 1/8 or 4 kbit/s, for 48 rounds) | the same |
 //! | a timeout ends a round of the policer's model with a loss | the loss counts with the next acknowledgement that brings one |
 //! | pacing 1 % low; at first by the gain and the window per round trip (or per ms) | the same |
+//! | the handshake's round trip is the first of the shortest (`bbr_init`) | the same, where the handshake met no queue |
+//! | a loss that is not repaired when a recovery ends begins the next, without a round of conservation | the same |
 //! | packets in the network at the earliest departure time | the packets in flight now (and one goal when probing) |
 //! | spurious loss undone; delayed ACKs not taken for the minimum | none: virtual receivers do not delay |
 
-use weir_core::{Random, Rate, Time};
+use weir_core::{Duration, Random, Rate, Time};
 
 use crate::bbr::{
     Aggregation, BW_UNIT, GSO_MAX, Limited, MAX_HEADER, MIN_WINDOW, UNIT, bdp, bytes_per_second, micros,
@@ -435,6 +437,13 @@ impl Controller for Bbr1 {
         "bbr1"
     }
 
+    fn on_handshake(&mut self, rtt: Duration) {
+        let us = micros_of(rtt).max(1);
+        self.min_rtt_us = Some(us);
+        self.seen_rtt = true;
+        self.pacing = pacing(u64::from(self.window) * BW_UNIT / us, HIGH_GAIN, self.mss);
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.start(sent.now);
         if !sent.restarts || !self.app_limited {
@@ -451,9 +460,7 @@ impl Controller for Bbr1 {
 
     fn on_ack(&mut self, ack: &Ack) {
         self.app_limited = ack.app_limited;
-        let before = self.episode.state();
-        self.episode.on_ack(ack, false);
-        if before < State::Recovery && self.episode.state() == State::Recovery {
+        if self.episode.on_ack(ack, false) {
             self.save_window();
         }
         self.round_start = false;

@@ -13,6 +13,7 @@
 //! | 15 % headroom below `inflight_hi` in CRUISE and PROBE_RTT | the same |
 //! | PROBE_RTT every 5 s for 200 ms and a round at half the product | the same, times in ns and not jiffies |
 //! | each lost packet is judged by itself while probing, and the excess found to the packet | the newest of those declared lost at once ([`Ack::loss`]) |
+//! | the handshake's round trip is the first of the shortest | the same, where the handshake met no queue |
 //! | packets in the network at the earliest departure time | the packets in flight now (and one goal when probing up) |
 //! | fast path when limited by the application (saves CPU) | none |
 //! | undo of spurious losses, tail loss probes, PLB | none |
@@ -21,7 +22,7 @@
 mod probe;
 mod signals;
 
-use weir_core::{Random, Rate, Time};
+use weir_core::{Duration, Random, Rate, Time};
 
 use crate::bbr::{
     Aggregation, BW_UNIT, GSO_MAX, Limited, MAX_HEADER, MIN_WINDOW, NONE, UNIT, bdp, micros, micros_of,
@@ -414,6 +415,13 @@ impl Controller for Bbr3 {
         self.params.name
     }
 
+    fn on_handshake(&mut self, rtt: Duration) {
+        let us = micros_of(rtt).max(1);
+        (self.min_rtt_us, self.probe_rtt_min_us) = (Some(us), us);
+        self.seen_rtt = true;
+        self.pacing = pacing(u64::from(self.window) * BW_UNIT / us, self.pacing_gain, self.mss);
+    }
+
     fn on_sent(&mut self, sent: &Sent) {
         self.start(sent.now);
         if !sent.restarts || !self.app_limited {
@@ -431,12 +439,13 @@ impl Controller for Bbr3 {
     fn on_ack(&mut self, ack: &Ack) {
         self.app_limited = ack.app_limited;
         let before = self.episode.state();
-        self.episode.on_ack(ack, false);
+        let recovers = self.episode.on_ack(ack, false);
         let state = self.episode.state();
-        if before < State::Recovery && state == State::Recovery {
-            self.save_window();
-        } else if before == State::Loss && state != State::Loss {
+        if before == State::Loss && state != State::Loss {
             self.window = self.window.max(self.prior_window);
+        }
+        if recovers {
+            self.save_window();
         }
         if ack.lost.packets > 0 {
             self.note_losses(ack);

@@ -30,8 +30,9 @@ impl Episode {
         self.state
     }
 
-    /// What an acknowledgement does to the state; `echo` if a mark that it brings matters.
-    pub(crate) fn on_ack(&mut self, ack: &Ack, echo: bool) {
+    /// What an acknowledgement does to the state; `echo` if a mark that it brings matters. Tells whether a recovery begins with
+    /// it, perhaps where another ends (`tcp_try_undo_recovery`, then `tcp_enter_recovery`).
+    pub(crate) fn on_ack(&mut self, ack: &Ack, echo: bool) -> bool {
         self.next = ack.next;
         let over = match self.state {
             State::Open => false,
@@ -42,11 +43,12 @@ impl Episode {
             self.state = State::Open;
         }
         match self.state {
-            State::Open | State::Cwr if ack.lost.packets > 0 => {
+            State::Open | State::Cwr if ack.missing > 0 => {
                 if self.state == State::Open {
                     self.high = ack.next;
                 }
                 self.state = State::Recovery;
+                return true;
             }
             State::Open if echo => {
                 self.high = ack.next;
@@ -55,6 +57,7 @@ impl Episode {
             }
             _ => {}
         }
+        false
     }
 
     /// Whether Cwr began with this acknowledgement (one may end an episode and begin the next).

@@ -112,6 +112,9 @@ pub trait Controller: Send + Sync {
     /// What it is called in scenarios.
     fn name(&self) -> &'static str;
 
+    /// The handshake took `rtt`: the first that is known of the round trip, before anything is sent. Not told if it met a queue.
+    fn on_handshake(&mut self, _rtt: Duration) {}
+
     /// A packet was sent (or sent again).
     fn on_sent(&mut self, _sent: &Sent) {}
 

@@ -7,6 +7,7 @@
 //! | an ECN echo in Open begins CWR, a loss begins Recovery; both reduce once until `snd_una` reaches `high_seq` (in CWR: passes it) | the same, in packets of the stream |
 //! | a loss during CWR turns it into Recovery with the same `high_seq`; no second reduction, unless the rule makes one (`dctcp_state`) | the same, [`WindowRule::reduce_again`] |
 //! | `snd_cwnd` while reducing: PRR with the slow-start reduction bound (RFC 6937); the threshold when it ends | the same |
+//! | a recovery that ends while packets declared lost have not arrived is followed by the next, with a reduction of its own (`tcp_try_undo_recovery`, then `tcp_time_to_recover`: `lost_out`) | the same, [`Ack::missing`] |
 //! | a loss found by a timer counts as one packet delivered and one lost (`tcp_rack_reo_timeout`) | the same |
 //! | no growth while reducing (so DCTCP has no additive increase in a round with marks) | the same |
 //! | growth only for cumulative acknowledgements (`tcp_may_raise_cwnd`), and only if the window bounded what was sent | the same; the transport says what bounded it |
@@ -114,7 +115,7 @@ impl<R: WindowRule> Linux<R> {
             }
             self.state = State::Open;
         }
-        let lost = ack.lost.packets > 0;
+        let lost = ack.missing > 0;
         match self.state {
             State::Open if lost => {
                 self.begin_reduction(Signal::Loss, ack);
@@ -283,6 +284,23 @@ mod tests {
         // Half of what proportional rate reduction had left by then.
         assert_eq!(dctcp.state, State::Recovery);
         assert!((35..39).contains(&dctcp.packets().threshold), "{}", dctcp.packets().threshold);
+    }
+
+    #[test]
+    fn a_recovery_that_ends_with_something_missing_is_followed_by_another() {
+        let mut reno = Linux::new(Reno::new(EcnUse::Off), &setup());
+        let mut path = Path::grown(&mut reno);
+        path.round(&mut reno, |index| index == 0 || index == 60);
+        let (first, until) = (reno.packets().threshold, reno.high);
+        assert_eq!((first, reno.state), (40, State::Recovery));
+        // New data is lost before what was lost first has all been repaired.
+        path.round(&mut reno, |index| index == 4);
+        assert!(reno.high > until);
+        assert_eq!((reno.packets().threshold, reno.state), (20, State::Recovery));
+        for _ in 0..3 {
+            path.round(&mut reno, |_| false);
+        }
+        assert_eq!((reno.packets().threshold, reno.state), (20, State::Open));
     }
 
     #[test]

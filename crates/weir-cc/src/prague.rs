@@ -196,12 +196,11 @@ impl Controller for Prague {
         self.delivered += u64::from(ack.delivered.packets);
         self.marked += u64::from(ack.ce.packets);
         self.seen_mark |= ack.ce.packets > 0;
-        let before = self.episode.state();
-        self.episode.on_ack(ack, ack.ce.packets > 0);
-        match (before, self.episode.state()) {
-            (State::Open | State::Cwr, State::Recovery) => self.lose(),
-            (_, State::Cwr) if self.episode.began(ack) => self.reduce(ack.now),
-            (_, State::Open) => self.in_loss = false,
+        let recovers = self.episode.on_ack(ack, ack.ce.packets > 0);
+        match self.episode.state() {
+            State::Recovery if recovers => self.lose(),
+            State::Cwr if self.episode.began(ack) => self.reduce(ack.now),
+            State::Open => self.in_loss = false,
             _ => {}
         }
         self.grow(ack);

@@ -68,6 +68,8 @@ pub(crate) struct Path {
     delivered: u64,
     delivered_ce: u64,
     lost: u64,
+    /// Declared lost and not arrived since.
+    lost_out: u32,
     first_sent: Time,
     delivered_at: Time,
     smoothed: u64,
@@ -105,6 +107,7 @@ impl Path {
             delivered: 0,
             delivered_ce: 0,
             lost: 0,
+            lost_out: 0,
             first_sent: start,
             delivered_at: start,
             smoothed: 0,
@@ -251,6 +254,7 @@ impl Path {
     fn time_out(&mut self, controller: &mut dyn Controller) {
         self.now += Duration::from_nanos(200_000_000.max(2 * self.smoothed));
         self.lost += self.missing.len() as u64;
+        self.lost_out += self.missing.iter().filter(|packet| !packet.again).count() as u32;
         self.in_flight -= self.missing.len() as u64;
         self.again.extend(self.missing.drain(..).map(|packet| packet.number));
         self.timeouts += 1;
@@ -271,6 +275,7 @@ impl Path {
         let ce = u32::from(fate == Fate::Marked || packet.marked);
         self.in_flight -= 1;
         self.delivered += 1;
+        self.lost_out -= u32::from(packet.again);
         self.delivered_ce += u64::from(ce);
         if let Some(arrived) = self.arrived.get_mut((packet.number - self.una) as usize) {
             *arrived = true;
@@ -296,6 +301,7 @@ impl Path {
             self.missing.pop_front();
             lost.add(MSS);
             self.lost += 1;
+            self.lost_out += u32::from(!front.again);
             self.in_flight -= 1;
             self.again.push_back(front.number);
             last_lost = Some(front);
@@ -311,6 +317,7 @@ impl Path {
             ce: Count { packets: ce, bytes: u64::from(ce) * mss },
             echo: ce > 0,
             lost,
+            missing: self.lost_out,
             lost_sent: last_lost.map_or(Time::ZERO, |lost| lost.sent),
             loss: last_lost.map(|lost| LossSample {
                 in_flight_at_send: lost.in_flight * mss,

@@ -303,6 +303,7 @@ static void clear_table(struct weir_table_params *table)
 	};
 	for (i = 0; i < WEIR_SEED_WORDS; i++)
 		table->seed[i] = draw();
+	weir_hash_prepare(table);
 	for (i = 0; i < 5; i++)
 		(&table->idle_tcp)[i] = below(4) ? below(60) : (u32)draw();
 }
@@ -353,14 +354,21 @@ static void take_short_cut(const struct weir_law_params *params, const struct we
 			   const struct weir_packet *packet, const struct weir_key *key, u32 hash, u32 tick, u32 reverse,
 			   struct short_cut *out)
 {
+	struct weir_key same;
+	struct weir_seat seat;
 	u32 done;
 
 	out->bucket = buckets[at];
-	out->way = weir_fast_applies(params) ? weir_fast_way(&out->bucket, packet, key, hash) : WEIR_WAYS;
-	if (out->way == WEIR_WAYS)
+	out->way = WEIR_WAYS;
+	if (!weir_fast_applies(params) || !weir_fast_key(table, packet, &same, &done))
 		return;
-	done = reverse ? weir_fast_reverse(params, table, &out->bucket, out->way, packet, key, tick) :
-			 weir_fast_forward(params, table, &out->bucket, out->way, packet, key, tick, &out->cycle, &out->choice);
+	if (done != hash || memcmp(&same, key, sizeof(same)))
+		fail("the fast path has another key");
+	if (!weir_fast_seat(&out->bucket, key, hash, &seat))
+		return;
+	out->way = (u32)(seat.entry - out->bucket.way);
+	done = reverse ? weir_fast_reverse(params, table, &seat, packet, key, tick) :
+			 weir_fast_forward(params, table, &seat, packet, key, tick, &out->cycle, &out->choice);
 	if (done)
 		return;
 	if (memcmp(&out->bucket, &buckets[at], sizeof(out->bucket)))

@@ -90,30 +90,30 @@ pub(crate) struct Params {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flow {
-    pub(crate) cycle_started: u64,
+    pub(crate) kind: u8,
+    pub(crate) law: u8,
+    pub(crate) verdict: [u8; 2],
+    pub(crate) state: u16,
+    pub(crate) withheld: u16,
     pub(crate) bytes: u64,
     pub(crate) packets: u64,
     pub(crate) cycle: u32,
-    pub(crate) first_cycle: u32,
-    pub(crate) signal_floor: u32,
     pub(crate) cycle_packets: u32,
-    pub(crate) window: [u32; 3],
-    pub(crate) loss: [u16; 3],
-    pub(crate) mark: [u16; 3],
-    pub(crate) votes: [[u32; 2]; 2],
-    pub(crate) marker: u32,
     pub(crate) right_edge: u32,
     pub(crate) highest_ack: u32,
+    pub(crate) marker: u32,
     pub(crate) second_marker: u32,
     pub(crate) isn_forward: u32,
     pub(crate) isn_reverse: u32,
+    pub(crate) window: [u32; 3],
+    pub(crate) first_cycle: u32,
+    pub(crate) cycle_started: u64,
+    pub(crate) signal_floor: u32,
+    pub(crate) loss: [u16; 3],
+    pub(crate) mark: [u16; 3],
+    pub(crate) votes: [[u32; 2]; 2],
     pub(crate) last_rtt: u32,
     pub(crate) late_signals: u16,
-    pub(crate) withheld: u16,
-    pub(crate) state: u16,
-    pub(crate) verdict: [u8; 2],
-    pub(crate) kind: u8,
-    pub(crate) law: u8,
     pub(crate) reserved: [u8; 2],
 }
 
@@ -407,7 +407,7 @@ mod tests {
             offset_of!(Flow, kind),
             offset_of!(Flow, law),
             offset_of!(Flow, reserved),
-            offset_of!(Flow, right_edge),
+            offset_of!(Flow, highest_ack),
         ];
         // SAFETY: a constant array of the C side; its length is checked there against the same count.
         assert_eq!(ours.map(|offset| offset as u32), unsafe { weir_flow_layout }, "Flow");

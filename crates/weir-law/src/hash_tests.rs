@@ -5,7 +5,7 @@ use weir_core::{Random, Seed};
 
 use crate::ffi::Key;
 use crate::live::{SEED_WORDS, open_seed};
-use crate::live_ffi::{TableParams, bucket_of, hash, tag_of};
+use crate::live_ffi::{TableParams, bucket_of, hash, hash_ipv4, prepare_hash, tag_of};
 
 const BUCKETS: u32 = 512;
 
@@ -75,6 +75,18 @@ fn the_hash_is_the_mixed_sum_of_the_products() {
     }
     let open = TableParams { seed: open_seed(1), ..TableParams::default() };
     assert_ne!(hash(&open, &Key::default()), hash(&open, &Key { protocol: 6, ..Key::default() }));
+}
+
+#[test]
+fn the_short_way_for_ipv4_gives_the_same() {
+    let mut random = random();
+    for _ in 0..1000 {
+        let mut table = table(&mut random);
+        prepare_hash(&mut table);
+        let [low, high, ports] = std::array::from_fn(|_| random.next_u64() as u32);
+        let key = ipv4(low, high, ((ports >> 16) as u16, ports as u16), 6);
+        assert_eq!(hash_ipv4(&table, &key), hash(&table, &key));
+    }
 }
 
 #[test]

@@ -12,9 +12,9 @@ pub(crate) const WAYS: usize = 8;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
+    pub(crate) pending: [u64; 2],
     pub(crate) key: Key,
     pub(crate) flow: Flow,
-    pub(crate) pending: [u64; 2],
 }
 
 /// Mirrors `struct weir_bucket`.
@@ -55,6 +55,7 @@ pub(crate) type Filter = [u32; FILTER];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableParams {
     pub(crate) seed: [u64; SEED_WORDS],
+    pub(crate) ipv4_sum: u64,
     pub(crate) bucket_mask: u32,
     pub(crate) waiting_mask: u32,
     pub(crate) admit_bytes: u32,
@@ -118,6 +119,9 @@ impl Counters {
 unsafe extern "C" {
     fn weir_native_wants(law: *const Params, packet: *const Packet, reverse: u32) -> u32;
     fn weir_native_hash(params: *const TableParams, key: *const Key) -> u32;
+    fn weir_native_hash_prepare(params: *mut TableParams);
+    #[cfg(test)]
+    fn weir_native_hash_ipv4(params: *const TableParams, key: *const Key) -> u32;
     fn weir_native_filter_of(one_port: u32, other_port: u32) -> u32;
     fn weir_native_is_filtered(key: *const Key) -> u32;
     fn weir_native_filter_passes(filter: *const Filter, packet: *const Packet) -> u32;
@@ -185,6 +189,19 @@ pub(crate) struct Visit<'a> {
 pub(crate) fn wants(law: &Params, packet: &Packet, reverse: bool) -> bool {
     // SAFETY: both references are valid mirrors of the C structures.
     unsafe { weir_native_wants(law, packet, reverse.into()) != 0 }
+}
+
+/// Fills in what hashes need besides the secret.
+pub(crate) fn prepare_hash(params: &mut TableParams) {
+    // SAFETY: a valid mirror of the C structure.
+    unsafe { weir_native_hash_prepare(params) }
+}
+
+/// As [`hash`], of a key whose addresses are IPv4.
+#[cfg(test)]
+pub(crate) fn hash_ipv4(params: &TableParams, key: &Key) -> u32 {
+    // SAFETY: both references are valid mirrors of the C structures.
+    unsafe { weir_native_hash_ipv4(params, key) }
 }
 
 pub(crate) fn hash(params: &TableParams, key: &Key) -> u32 {
@@ -335,7 +352,7 @@ mod tests {
         static weir_entry_layout: [u32; 4];
         static weir_bucket_layout: [u32; 7];
         static weir_candidate_layout: [u32; 4];
-        static weir_table_params_layout: [u32; 12];
+        static weir_table_params_layout: [u32; 13];
         static weir_counters_layout: [u32; 2];
         static weir_filter_layout: [u32; 1];
     }
@@ -387,6 +404,7 @@ mod tests {
             TableParams,
             weir_table_params_layout,
             seed,
+            ipv4_sum,
             bucket_mask,
             waiting_mask,
             admit_bytes,

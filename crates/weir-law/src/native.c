@@ -22,6 +22,8 @@ u32 weir_native_counted(const struct weir_law_params *params, const struct weir_
 void weir_native_take_over(struct weir_flow *flow, u32 law);
 u32 weir_native_wants(const struct weir_law_params *law, const struct weir_packet *packet, u32 reverse);
 u32 weir_native_hash(const struct weir_table_params *params, const struct weir_key *key);
+u32 weir_native_hash_ipv4(const struct weir_table_params *params, const struct weir_key *key);
+void weir_native_hash_prepare(struct weir_table_params *params);
 u32 weir_native_filter_of(u32 one_port, u32 other_port);
 u32 weir_native_is_filtered(const struct weir_key *key);
 u32 weir_native_filter_passes(const struct weir_filter *filter, const struct weir_packet *packet);
@@ -45,7 +47,7 @@ void weir_native_count_signal(struct weir_counters *counters, u32 kind, u32 segm
 extern const u32 weir_entry_layout[4];
 extern const u32 weir_bucket_layout[7];
 extern const u32 weir_candidate_layout[4];
-extern const u32 weir_table_params_layout[12];
+extern const u32 weir_table_params_layout[13];
 extern const u32 weir_counters_layout[2];
 extern const u32 weir_filter_layout[1];
 extern const u32 weir_packet_layout[28];
@@ -120,6 +122,16 @@ void weir_native_take_over(struct weir_flow *flow, u32 law)
 u32 weir_native_wants(const struct weir_law_params *law, const struct weir_packet *packet, u32 reverse)
 {
 	return weir_table_wants(law, packet, reverse);
+}
+
+void weir_native_hash_prepare(struct weir_table_params *params)
+{
+	weir_hash_prepare(params);
+}
+
+u32 weir_native_hash_ipv4(const struct weir_table_params *params, const struct weir_key *key)
+{
+	return weir_hash_ipv4(params, key);
 }
 
 u32 weir_native_hash(const struct weir_table_params *params, const struct weir_key *key)
@@ -276,8 +288,9 @@ const u32 weir_candidate_layout[4] = {
 	sizeof(struct weir_candidate), AT(weir_candidate, tag), AT(weir_candidate, bytes), AT(weir_candidate, seen)
 };
 
-const u32 weir_table_params_layout[12] = {
-	sizeof(struct weir_table_params), AT(weir_table_params, seed), AT(weir_table_params, bucket_mask),
+const u32 weir_table_params_layout[13] = {
+	sizeof(struct weir_table_params), AT(weir_table_params, seed), AT(weir_table_params, ipv4_sum),
+	AT(weir_table_params, bucket_mask),
 	AT(weir_table_params, waiting_mask), AT(weir_table_params, admit_bytes), AT(weir_table_params,
 	admit_reverse), AT(weir_table_params, idle_tcp), AT(weir_table_params, idle_udp), AT(weir_table_params,
 	linger), AT(weir_table_params, candidate_idle), AT(weir_table_params, candidate_reverse_idle),

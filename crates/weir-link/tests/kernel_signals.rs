@@ -453,37 +453,51 @@ const SEGMENTS: u32 = 40;
 #[test]
 fn signals_are_counted_once_where_the_driver_gives_packets_back() {
     for (name, queues, segmented_by) in [("one", 1, "s"), ("several", 2, "s"), ("super", 1, "ifb7")] {
-        let Some(world) = World::new() else { return };
-        world.bottleneck.sh(BRIDGE);
-        world.bottleneck.sh(&format!(
-            "ip link add ifb7 numtxqueues {queues} numrxqueues {queues} type ifb; ip link set ifb7 txqueuelen 2 up"
-        ));
-        // Without a burst packets leave one by one.
-        world.bottleneck.sh(&tree("ifb7", FIFO).replace("burst 64k", "burst 64k cburst 64k"));
-        world.bottleneck.sh(
-            "tc qdisc add dev to-s clsact; \
-             tc filter add dev to-s ingress protocol all matchall action mirred egress redirect dev ifb7 || \
-             tc filter add dev to-s ingress protocol all u32 match u32 0 0 action mirred egress redirect dev ifb7",
-        );
         let segments = if segmented_by == "s" { 1 } else { u64::from(SEGMENTS) };
-        let segmenter = if segments == 1 { &world.server } else { &world.bottleneck };
-        segmenter.sh(&format!("ethtool -K {segmented_by} tx-udp-segmentation off"));
-        let marker = std::cell::OnceCell::new();
-        let behind = || drop(marker.set(world.bottleneck.enter(|| mark_all(identity("ifb7").0))));
-        let watch = Watch::with(&world, "ifb7", name, true, &behind);
-        for _ in 0..12 {
-            world.server.enter(|| flood_in_bursts(20));
-            world.bottleneck.enter(|| until_empty("ifb7"));
-        }
-        let seen = watch.since();
-        println!("{name}: {seen:?}");
+        let mut tries = 0;
+        let (seen, announced) = loop {
+            let Some(seen) = through_ifb(name, queues, segmented_by) else { return };
+            let Counted { drops, requeues, sent, .. } = seen.counted;
+            let announced = [seen.announced.0 >= drops, seen.announced.1 >= sent / segments + requeues];
+            tries += 1;
+            // There are few packets here: a single one that the kernel kept to itself is more than may be forgiven.
+            if announced == [true; 2] || tries == 10 || std::env::var_os(EXACT).is_some() {
+                break (seen, announced);
+            }
+        };
         let Counted { drops, requeues, sent, .. } = seen.counted;
         assert_eq!(requeues > 100, name != "one", "{name}: {requeues} requeues, nothing is tested");
         assert!(sent > 500 && drops > 10, "{name}: {sent} sent, {drops} drops");
-        assert_equal(seen.losses, drops, seen.announced.0 >= drops, name);
+        assert_equal(seen.losses, drops, announced[0], name);
         // Everything that leaves is marked here, each datagram once; ARP is no datagram.
-        let announced = seen.announced.1 >= sent / segments + requeues;
-        assert_equal(seen.marks, sent / segments, announced, name);
-        assert_equal(seen.mark_segments, sent, announced, name);
+        assert_equal(seen.marks, sent / segments, announced[1], name);
+        assert_equal(seen.mark_segments, sent, announced[1], name);
     }
+}
+
+/// What is seen of bursts that go through an IFB device with so many queues, and through an interface that cuts
+/// super-packets into segments.
+fn through_ifb(name: &'static str, queues: u32, segmented_by: &str) -> Option<Look> {
+    let world = World::new()?;
+    world.bottleneck.sh(BRIDGE);
+    world.bottleneck.sh(&format!(
+        "ip link add ifb7 numtxqueues {queues} numrxqueues {queues} type ifb; ip link set ifb7 txqueuelen 2 up"
+    ));
+    // Without a burst packets leave one by one.
+    world.bottleneck.sh(&tree("ifb7", FIFO).replace("burst 64k", "burst 64k cburst 64k"));
+    world.bottleneck.sh("tc qdisc add dev to-s clsact; \
+         tc filter add dev to-s ingress protocol all matchall action mirred egress redirect dev ifb7 || \
+         tc filter add dev to-s ingress protocol all u32 match u32 0 0 action mirred egress redirect dev ifb7");
+    let segmenter = if segmented_by == "s" { &world.server } else { &world.bottleneck };
+    segmenter.sh(&format!("ethtool -K {segmented_by} tx-udp-segmentation off"));
+    let marker = std::cell::OnceCell::new();
+    let behind = || drop(marker.set(world.bottleneck.enter(|| mark_all(identity("ifb7").0))));
+    let watch = Watch::with(&world, "ifb7", name, true, &behind);
+    for _ in 0..12 {
+        world.server.enter(|| flood_in_bursts(20));
+        world.bottleneck.enter(|| until_empty("ifb7"));
+    }
+    let seen = watch.since();
+    println!("{name}: {seen:?}");
+    Some(seen)
 }

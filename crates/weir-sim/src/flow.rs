@@ -391,6 +391,7 @@ pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 impl Flow {
     pub(crate) fn new(mut spec: FlowSpec, random: Random, routed: Option<Routed>) -> Result<Self, SpecError> {
         // Where each way is simulated, no delay is dealt with beforehand.
+        let length = routed.as_ref().map_or(Duration::ZERO, |routed| routed.rounds[0] + routed.rounds[1]);
         let rtt = if routed.is_some() { Duration::ZERO } else { spec.rtt };
         let behind = rtt.scale(spec.position);
         let before = rtt - behind;
@@ -403,11 +404,8 @@ impl Flow {
                 (Family::Tcp, EcnUse::Off | EcnUse::Classic) => Feedback::Classic,
             };
             let receiver = spec.receiver.unwrap_or(match family {
-                Family::Tcp => ReceiverConfig { feedback, ..ReceiverConfig::default() },
-                Family::Quic => {
-                    let delay = Duration::from_millis(25);
-                    ReceiverConfig { feedback, delay, quick: 0, ..ReceiverConfig::default() }
-                }
+                Family::Tcp => ReceiverConfig::tcp(feedback, spec.rtt.max(length)),
+                Family::Quic => ReceiverConfig::quic(feedback),
             });
             let receiver = spec.ends.receiver(receiver);
             let config = SenderConfig {
@@ -487,6 +485,12 @@ impl Flow {
     /// the way are in the second.
     pub(crate) fn rounds(&self) -> [Duration; 2] {
         self.routed.as_ref().map_or([self.around, self.tail + self.back], |routed| routed.rounds)
+    }
+
+    /// The round trip without queues.
+    pub(crate) fn round_trip(&self) -> Duration {
+        let [around, behind] = self.rounds();
+        around + behind
     }
 
     /// How long a request of the receiver travels to the sender, where none is queued. Where no way of its own is simulated, the

@@ -29,6 +29,8 @@ use routes::Travellers;
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Start(u32),
+    /// The handshake of a flow is at its links.
+    Handshake(u32),
     Stop(u32),
     /// The sender of a flow may be allowed to send by its pacing.
     Pace(u32),
@@ -141,6 +143,11 @@ impl<O: Observer> Network<O> {
         let flow = &self.flows[index as usize];
         let start = flow.start.max(self.now);
         self.unfinished += u32::from(!flow.is_done());
+        match start.as_nanos().checked_sub(flow.round_trip().as_nanos()).map(Time::from_nanos) {
+            Some(before) if before > self.now => self.agenda.add(before, Next::Handshake(index)),
+            _ => self.shake_hands(index),
+        }
+        let flow = &self.flows[index as usize];
         self.agenda.add(start, Next::Start(index));
         if let Amount::Time(length) = flow.amount {
             self.agenda.add(start + length, Next::Stop(index));
@@ -288,6 +295,7 @@ impl<O: Observer> Network<O> {
             Next::Serve(flow) => self.serve(flow),
             Next::Off(flow) => self.off(flow),
             Next::Start(flow) => self.start(flow),
+            Next::Handshake(flow) => self.shake_hands(flow),
             Next::Stop(flow) => self.stop(flow),
             Next::Opportunity(hop) => self.opportunity(hop),
             Next::Reach(place) => self.reach(place),

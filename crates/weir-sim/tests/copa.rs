@@ -4,16 +4,16 @@
 use weir_core::{Duration, FlowId, Seed, Time};
 use weir_sim::{Amount, FlowSpec, HopSpec, Network};
 
-const MEGABIT: u64 = 20;
 const SECOND: u64 = 1_000_000_000;
 
 fn at(second: u64) -> Time {
     Time::from_nanos(second * SECOND)
 }
 
-fn network() -> (Network<()>, weir_sim::HopId) {
+/// A buffer of 80 ms.
+fn network(megabit: u64) -> (Network<()>, weir_sim::HopId) {
     let mut network = Network::new(Seed::default(), ());
-    let rate = format!("{MEGABIT}mbit").parse().unwrap();
+    let rate = format!("{megabit}mbit").parse().unwrap();
     let hop = HopSpec::new(rate, "bfifo limit 2bdp".parse().unwrap(), Duration::from_millis(40)).unwrap();
     let hop = network.add_hop(hop);
     (network, hop)
@@ -33,14 +33,14 @@ fn rtt(network: &Network<()>, flow: FlowId, from: u64, to: u64) -> f64 {
 
 #[test]
 fn alone_and_among_its_like_delay_stays_low() {
-    for flows in [1, 2] {
-        let (mut network, hop) = network();
+    for (megabit, flows) in [(20, 1), (40, 1), (40, 2)] {
+        let (mut network, hop) = network(megabit);
         let flows: Vec<_> = (0..flows).map(|_| network.add_flow(copa(hop)).unwrap()).collect();
         network.run_until(at(40));
         let bytes: u64 = flows.iter().map(|flow| network.flow(*flow).bytes).sum();
         let mean = rtt(&network, flows[0], 10, 40);
         println!("{}: {} bytes, mean RTT {mean:.1} ms", flows.len(), bytes);
-        assert!(bytes * 8 > 40 * MEGABIT * 1_000_000 * 85 / 100, "{bytes}");
+        assert!(bytes * 8 > 40 * megabit * 1_000_000 * 85 / 100, "{bytes}");
         // The queue holds 80 ms.
         assert!((40.0..56.0).contains(&mean), "{mean}");
     }
@@ -48,7 +48,7 @@ fn alone_and_among_its_like_delay_stays_low() {
 
 #[test]
 fn beside_cubic_it_gets_a_fair_share_and_leaves_no_queue_behind() {
-    let (mut network, hop) = network();
+    let (mut network, hop) = network(20);
     let flow = network.add_flow(copa(hop)).unwrap();
     let cubic = FlowSpec::tcp("cubic", hop, Duration::from_millis(40)).unwrap();
     let cubic = network.add_flow(cubic.amount(Amount::Time(Duration::from_secs(60)))).unwrap();

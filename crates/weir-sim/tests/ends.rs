@@ -233,3 +233,47 @@ fn all_of_it_gives_the_same_bytes_again() {
     assert_eq!(run(0), run(0));
     assert_ne!(run(0), run(1));
 }
+
+/// Keeps what it is told of its handshake.
+struct Greeted(std::sync::Arc<std::sync::Mutex<Option<Duration>>>);
+
+impl weir_cc::Controller for Greeted {
+    fn name(&self) -> &'static str {
+        "greeted"
+    }
+
+    fn on_handshake(&mut self, rtt: Duration) {
+        *self.0.lock().unwrap() = Some(rtt);
+    }
+
+    fn on_ack(&mut self, _: &weir_cc::Ack) {}
+
+    fn on_timeout(&mut self, _: Time, _: u64) {}
+
+    fn window(&self) -> u64 {
+        14_480
+    }
+}
+
+#[test]
+fn the_handshake_tells_the_round_trip_unless_it_meets_a_queue() {
+    let told = |start: u64, beside: Option<&str>, delay: u64| {
+        let mut network = Network::new(Seed::default(), ());
+        let link = network.add_hop(hop("5mbit", "bfifo limit 2bdp").delay(ms(delay)));
+        if let Some(beside) = beside {
+            network.add_flow(tcp(beside, &[link], 20)).unwrap();
+        }
+        let told = std::sync::Arc::default();
+        let greeted = tcp("reno", &[link], 20).start(ms(start));
+        network.add_flow(greeted.controller(Box::new(Greeted(std::sync::Arc::clone(&told))))).unwrap();
+        network.run_until(at(5_000));
+        *told.lock().unwrap()
+    };
+    assert_eq!(told(0, None, 0), Some(ms(20)));
+    assert_eq!(told(3_000, None, 0), Some(ms(20)));
+    // Whose data set out at the same time have not met each other yet.
+    assert_eq!(told(0, Some("cubic"), 0), Some(ms(20)));
+    assert_eq!(told(3_000, Some("cubic"), 0), None);
+    // The link's own delay counts twice.
+    assert_eq!(told(3_000, None, 15), Some(ms(50)));
+}

@@ -1,6 +1,7 @@
 use super::{Bbr1, CYCLE, DRAIN_GAIN, HIGH_GAIN, Mode};
-use crate::EcnUse;
+use crate::episode::State;
 use crate::testing::{Fate, Path, random, setup};
+use crate::{Controller, EcnUse};
 use weir_core::Duration;
 
 #[test]
@@ -74,4 +75,40 @@ fn a_policer_is_found_by_its_losses() {
         if count % 4 == 0 { Fate::Lost } else { Fate::Arrives }
     });
     assert!(bbr.long_term.in_use, "{:?}", bbr.long_term);
+}
+
+#[test]
+fn the_handshake_is_the_first_of_the_shortest_round_trips() {
+    let mut bbr = Bbr1::new(EcnUse::Off, &setup());
+    bbr.on_handshake(Duration::from_millis(20));
+    assert_eq!(bbr.min_rtt_us, Some(20_000));
+    // The initial window per round trip, times the gain, less 1 %.
+    let mbit = bbr.pacing().unwrap().bits_per_sec() as f64 / 1e6;
+    assert!((mbit - 10.0 * 1448.0 * 8.0 / 0.02 / 1e6 * 739.0 / 256.0 * 0.99).abs() < 0.01, "{mbit}");
+    // Packets that have waited do not lengthen it.
+    let mut path = Path::bottleneck(30, 4_317, 2_000);
+    path.rate_over(&mut bbr, Duration::from_secs(2));
+    assert_eq!(bbr.min_rtt_us, Some(20_000));
+}
+
+#[test]
+fn a_recovery_right_after_another_does_not_conserve_packets_again() {
+    let mut bbr = Bbr1::new(EcnUse::Off, &setup());
+    let mut path = Path::bottleneck(40, 4_317, 2_000);
+    path.rate_over(&mut bbr, Duration::from_secs(3));
+    let window = bbr.window;
+    // Losses so frequent that some are always missing: more than one of a round trip's 173 packets.
+    let mut count = 0;
+    let (mut recovers, mut conserves) = (0, 0);
+    for _ in 0..200 {
+        path.run(&mut bbr, Duration::from_millis(5), &mut || {
+            count += 1;
+            if count % 40 == 0 { Fate::Lost } else { Fate::Arrives }
+        });
+        recovers += u32::from(bbr.episode.state() == State::Recovery);
+        conserves += u32::from(bbr.conserving);
+    }
+    assert!(recovers > 190, "{recovers}");
+    assert!(conserves < 20, "{conserves}");
+    assert!(bbr.window * 10 > window * 9, "{} of {window}", bbr.window);
 }

@@ -5,7 +5,7 @@ use weir_core::Duration;
 use super::{BUCKET_BYTES, FILTER_BYTES, SEED_WORDS, TICK_SHIFT, WAITING_BYTES};
 use crate::Params;
 use crate::ffi;
-use crate::live_ffi::{TableParams, WAYS};
+use crate::live_ffi::{TableParams, WAYS, prepare_hash};
 
 /// A secret of the hash function that everybody can work out from `number` (SplitMix64; Steele, Lea, Flood 2014): the same
 /// in each run, for tables whose keys nobody chooses against them.
@@ -90,8 +90,9 @@ impl LiveConfig {
 
     pub(super) fn raw(&self) -> TableParams {
         let ticks = |time: Duration| (time.as_nanos() >> TICK_SHIFT).min(i32::MAX as u64) as u32;
-        TableParams {
+        let mut raw = TableParams {
             seed: self.seed,
+            ipv4_sum: 0,
             bucket_mask: self.buckets() - 1,
             waiting_mask: self.buckets() - 1,
             admit_bytes: self.admit_bytes,
@@ -102,7 +103,9 @@ impl LiveConfig {
             candidate_idle: ticks(self.candidate_idle),
             candidate_reverse_idle: ticks(self.candidate_reverse_idle),
             law: self.law.into(),
-        }
+        };
+        prepare_hash(&mut raw);
+        raw
     }
 
     /// The bytes of `struct weir_table_params`, for programs that read them from a map.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | delayed ACKs: every second packet or after a timeout (RFC 5681 section 4.2, RFC 9000 section 13.2.2) | [`ReceiverConfig`], with any number of packets for stretched ACKs |
 //! | an ACK at once while there is a gap in the stream and when it is filled (RFC 5681 section 4.2), or a packet out of order (RFC 9000 section 13.2.1) | the same |
+//! | SACK compression: beyond a gap three packets are told of one by one, then those of a millisecond or a third of the round trip together (the kernel's `__tcp_ack_snd_check`) | [`ReceiverConfig::compress`] |
 //! | the kernel acknowledges the first packets of a connection one by one (quick ACKs) | [`ReceiverConfig::quick`] |
 //! | classic ECN: ECE until CWR (RFC 3168 section 6.1.3) | [`Feedback::Classic`] |
 //! | DCTCP: ECE tells the state of the packets acknowledged; a change sends what is held back (RFC 8257 section 3.2) | [`Feedback::Dctcp`] |
@@ -39,10 +40,19 @@ pub struct ReceiverConfig {
     pub quick: u32,
     /// How long after a packet others are taken together with it before an acknowledgement goes out; zero for not at all.
     pub gro: Duration,
+    /// How long packets beyond a gap wait to be told of together, after the first three of that gap (the kernel's SACK
+    /// compression, `tcp_comp_sack_delay_ns`); zero for not at all.
+    pub compress: Duration,
     /// How marks are told.
     pub feedback: Feedback,
 }
 
+/// Packets beyond a gap that are told of one by one (`TCP_FASTRETRANS_THRESH`).
+const TOLD_AT_ONCE: u32 = 3;
+/// Packets that are told of together at most (`tcp_comp_sack_nr`).
+const COMPRESSED: u32 = 44;
+/// The share of a round trip that they wait for at most (`tcp_comp_sack_rtt_percent`).
+const COMPRESSION: f64 = 0.33;
 /// Segments that are taken together at most: 64 kB.
 const GRO_SEGMENTS: u32 = 45;
 
@@ -53,8 +63,23 @@ impl Default for ReceiverConfig {
             delay: Duration::from_millis(40),
             quick: 16,
             gro: Duration::ZERO,
+            compress: Duration::from_millis(1),
             feedback: Feedback::Classic,
         }
+    }
+}
+
+impl ReceiverConfig {
+    /// A kernel's, on a path of this round trip.
+    pub(crate) fn tcp(feedback: Feedback, rtt: Duration) -> Self {
+        let usual = Self::default();
+        Self { feedback, compress: usual.compress.min(rtt.scale(COMPRESSION)), ..usual }
+    }
+
+    /// As RFC 9000 has it.
+    pub(crate) fn quic(feedback: Feedback) -> Self {
+        let delay = Duration::from_millis(25);
+        Self { feedback, delay, quick: 0, compress: Duration::ZERO, ..Self::default() }
     }
 }
 
@@ -76,6 +101,10 @@ pub(crate) struct Receiver {
     /// What comes until then is taken together.
     together: Time,
     taken: u32,
+    /// The gap that packets were last told of one by one for, and how many were.
+    gap: (u64, u32),
+    /// Packets beyond it that wait to be told of.
+    compressed: u32,
     ce: u64,
     echo: bool,
     spin: bool,
@@ -100,6 +129,8 @@ impl Receiver {
             due: Time::MAX,
             together: Time::ZERO,
             taken: 0,
+            gap: (0, 0),
+            compressed: 0,
             ce: 0,
             echo: false,
             spin: false,
@@ -174,10 +205,12 @@ impl Receiver {
         if data.number >= self.expected {
             self.spin = !data.spin;
         }
-        let before = self.stream.next();
+        let (before, had_gap) = (self.stream.next(), self.stream.has_gap());
+        let mut news = false;
         for segment in 0..count {
             self.note_number(data.number + segment);
             let new = self.stream.insert(data.sequence + segment);
+            news |= new;
             if new {
                 self.bytes += u64::from(size.min(payload.saturating_sub(segment as u32 * size)));
             }
@@ -189,16 +222,27 @@ impl Receiver {
         self.fresh = self.fresh.min(data.number);
         self.waiting += u32::from(segments);
         self.newest = now;
-        let gap = data.sequence >= self.stream.next() || self.stream.next() > before + count;
+        let next = self.stream.next();
         let counted = self.config.feedback == Feedback::Counted && marked;
-        let enough =
-            self.waiting >= self.config.every || self.packets <= self.opened + u64::from(self.config.quick);
+        let quick = self.packets <= self.opened + u64::from(self.config.quick);
+        let beyond = self.stream.has_gap();
+        let gap = if self.config.compress == Duration::ZERO {
+            !in_order || data.sequence >= next || next > before + count
+        } else {
+            !news || had_gap || beyond
+        };
+        let may_wait = news && beyond && next <= before + count && !quick && !counted;
+        if may_wait && self.config.compress > Duration::ZERO && self.compresses(next) {
+            self.due = self.due.min(now + self.config.compress);
+            return false;
+        }
+        let enough = self.waiting >= self.config.every || quick;
         if now >= self.together {
             self.together = now + self.config.gro;
             self.taken = 0;
         }
         self.taken += u32::from(segments);
-        if !in_order || gap || counted || (enough && (now >= self.together || self.taken >= GRO_SEGMENTS)) {
+        if gap || counted || (enough && (now >= self.together || self.taken >= GRO_SEGMENTS)) {
             self.together = Time::ZERO;
             return true;
         }
@@ -208,6 +252,19 @@ impl Receiver {
             self.due = now + self.config.delay;
         }
         false
+    }
+
+    /// Whether a packet beyond the gap before `next` waits to be told of (`__tcp_ack_snd_check`).
+    fn compresses(&mut self, next: u64) -> bool {
+        if self.gap.0 != next {
+            self.gap = (next, 0);
+        }
+        if self.gap.1 < TOLD_AT_ONCE {
+            self.gap.1 += 1;
+            return false;
+        }
+        self.compressed += 1;
+        self.compressed < COMPRESSED
     }
 
     /// The acknowledgement for what waits.
@@ -228,7 +285,7 @@ impl Receiver {
             delay: now.since(self.newest),
         };
         self.index = self.index.wrapping_add(1);
-        self.waiting = 0;
+        (self.waiting, self.compressed) = (0, 0);
         self.due = Time::MAX;
         self.fresh = u64::MAX;
         frame
@@ -358,6 +415,44 @@ mod tests {
         assert_eq!(receiver.due(), Time::from_nanos(110_000));
         // A gap is told at once.
         assert_eq!(acks(&mut receiver, 80_000, data(8, 8), false), [(9, 7, false)]);
+    }
+
+    #[test]
+    fn beyond_a_gap_packets_are_told_of_together_after_the_first_three() {
+        let mut receiver = Receiver::new(config(Feedback::Classic));
+        assert_eq!(acks(&mut receiver, 0, data(0, 0), false), []);
+        // Packet 1 is lost. The first acknowledgement tells of packet 0 as well.
+        for number in 2..5 {
+            assert_eq!(acks(&mut receiver, number, data(number, number), false), [(number + 1, 1, false)]);
+        }
+        assert_eq!(acks(&mut receiver, 5, data(5, 5), false), []);
+        assert_eq!(receiver.due(), Time::from_nanos(1_000_005));
+        assert_eq!(acks(&mut receiver, 600_000, data(6, 6), false), []);
+        // The second does not put it off.
+        assert_eq!(receiver.due(), Time::from_nanos(1_000_005));
+        assert_eq!(receiver.acknowledge(receiver.due()).ranges[0], (2, 7));
+        // Packet 8 is lost too: the gap is the same. It is told of at once that it moves.
+        assert_eq!(acks(&mut receiver, 2_000_000, data(8, 8), false), []);
+        assert_eq!(acks(&mut receiver, 2_000_001, data(9, 1), false), [(10, 7, false)]);
+        for number in 10..14 {
+            let told = acks(&mut receiver, 2_100_000, data(number, number - 1), false).len();
+            assert_eq!(told, usize::from(number < 13));
+        }
+        assert_eq!(receiver.due(), Time::from_nanos(3_100_000));
+        // It is filled, and that ends the waiting.
+        assert_eq!(acks(&mut receiver, 2_200_000, data(14, 7), false), [(15, 13, false)]);
+        assert_eq!(receiver.due(), Time::MAX);
+    }
+
+    #[test]
+    fn a_short_path_waits_for_a_third_of_its_round_trip_and_quic_not_at_all() {
+        let compress =
+            |micros| ReceiverConfig::tcp(Feedback::Classic, Duration::from_micros(micros)).compress;
+        assert_eq!((compress(100), compress(20_000)), (Duration::from_micros(33), Duration::from_millis(1)));
+        let mut receiver = Receiver::new(ReceiverConfig::quic(Feedback::Counted));
+        for number in 1..8 {
+            assert_eq!(acks(&mut receiver, number, data(number, number), false).len(), 1);
+        }
     }
 
     #[test]

@@ -8,13 +8,17 @@
 //! | probe timeouts SRTT + max(4 RTTVAR, 1 ms) + max_ack_delay, doubling; persistent congestion after three (RFC 9002 sections 6.2, 7.6) | the same for QUIC |
 //! | retransmissions before new data, the oldest first (`tcp_verify_retransmit_hint`) | the same |
 //! | CWR on the first new packet after an echo, once for each window of data with echoes (RFC 3168 section 6.1.2; `tcp_init_cwnd_reduction` queues it on entering CWR) | the same |
+//! | no waiting for reordering while recovering, unless some was seen (`tcp_rack_reo_wnd`) | the same |
 //! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest |
 //! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`], [`SenderConfig::min_burst`]; Prague says 0.24 ms |
+//! | a burst that began late, because the window was full, is made up for by up to half its length; the first ten packets are not paced (`tcp_update_skb_after_send`) | the same for TCP |
 //! | without pacing, packets that wait for others to go with (`tcp_tso_should_defer`) | if [`SenderConfig::defer`] |
 
 mod defer;
 mod losses;
 mod marks;
+mod missing;
+mod pacing;
 
 use std::collections::VecDeque;
 
@@ -27,6 +31,8 @@ use super::receiver::Feedback;
 use super::sent::{Fate, SentPacket, SentPackets};
 use super::writes::Writes;
 use losses::Arming;
+use missing::Missing;
+use pacing::UNPACED;
 
 /// How losses are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -63,8 +69,6 @@ pub struct SenderConfig {
     pub window: u64,
 }
 
-const LARGEST_BURST: u64 = 65_536;
-
 /// A packet on its way out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing {
@@ -82,6 +86,9 @@ pub(crate) struct Sender {
     next: u64,
     una: u64,
     again: VecDeque<u64>,
+    missing: Missing,
+    /// A packet has come behind a newer one (`reord_seen`).
+    reordered: bool,
     sent: SentPackets,
     newest: Option<u64>,
     /// None before this number is in flight.
@@ -100,12 +107,14 @@ pub(crate) struct Sender {
     answered: u64,
     spin: bool,
     next_send: Time,
+    /// How late the burst began that is being sent, as far as it has not been made up for.
+    late: Duration,
+    /// Packets that go before pacing begins.
+    unpaced: u32,
     /// Bytes that may go before pacing waits again.
     burst_left: u64,
     /// Packets that go with the last one that was sent.
     together: u32,
-    /// A loss is being repaired until the stream has arrived up to here.
-    mending: u64,
     /// When the oldest packet in doubt is lost if nothing comes.
     loss_due: Time,
     probe_due: Time,
@@ -125,6 +134,8 @@ impl Sender {
             next: 0,
             una: 0,
             again: VecDeque::new(),
+            missing: Missing::default(),
+            reordered: false,
             sent: SentPackets::default(),
             newest: None,
             doubted: 0,
@@ -139,9 +150,10 @@ impl Sender {
             answered: 0,
             spin: false,
             next_send: Time::ZERO,
+            late: Duration::ZERO,
+            unpaced: if config.recovery == Recovery::Tcp { UNPACED } else { 0 },
             burst_left: 0,
             together: 0,
-            mending: 0,
             loss_due: Time::MAX,
             probe_due: Time::MAX,
             arming: None,
@@ -161,6 +173,12 @@ impl Sender {
         self.limited_until = end;
         self.delivery = old.delivery.begin_anew();
         (self.echoes, self.ce_seen, self.ack_index) = (old.echoes, old.ce_seen, old.ack_index);
+    }
+
+    /// The handshake took `rtt`.
+    pub(crate) fn shake_hands(&mut self, rtt: Duration) {
+        self.rtt.sample(rtt);
+        self.controller.on_handshake(rtt);
     }
 
     /// Whether all that was written has been acknowledged.
@@ -258,34 +276,6 @@ impl Sender {
         Some(self.transmit(now, sequence, bytes, true))
     }
 
-    /// The rate at which it paces payload.
-    #[inline]
-    fn pacing(&self) -> Option<Rate> {
-        self.controller.pacing().into_iter().chain(self.config.max_rate).min()
-    }
-
-    /// Whether pacing lets `bytes` go now.
-    #[inline]
-    fn pace(&mut self, now: Time, bytes: u32) -> bool {
-        let Some(rate) = self.pacing() else { return true };
-        if self.burst_left < u64::from(bytes) {
-            if now < self.next_send {
-                return false;
-            }
-            let lasts = self.controller.burst().unwrap_or(self.config.burst);
-            let least = u64::from(self.config.min_burst) * u64::from(self.config.mss);
-            let burst = rate.bytes_in(lasts).0.clamp(least, LARGEST_BURST.max(least));
-            self.burst_left = burst;
-            // The next burst may begin when this one would have ended at the rate.
-            self.next_send = now;
-        }
-        self.burst_left -= u64::from(bytes);
-        let rate = rate.bits_per_sec().max(1);
-        let took = u128::from(bytes) * 8_000_000_000 / u128::from(rate);
-        self.next_send += Duration::from_nanos(u64::try_from(took).unwrap_or(u64::MAX));
-        true
-    }
-
     #[inline]
     fn transmit(&mut self, now: Time, sequence: u64, bytes: u32, again: bool) -> Outgoing {
         let restarts = self.in_flight == 0;
@@ -312,19 +302,6 @@ impl Sender {
         }
     }
 
-    /// When [`poll`](Self::poll) is worth another try for pacing's sake, if nothing else happens.
-    #[inline]
-    pub(crate) fn paced_until(&self, now: Time) -> Option<Time> {
-        let waits = self.next < self.writes.end() || !self.again.is_empty();
-        (waits
-            && self.next_send > now
-            && self.burst_left < u64::from(self.config.mss)
-            && self.pacing().is_some()
-            && self.in_flight + u64::from(self.config.mss)
-                <= self.controller.window().min(self.config.window))
-        .then_some(self.next_send)
-    }
-
     /// Takes an acknowledgement.
     #[inline]
     pub(crate) fn acknowledge(&mut self, now: Time, frame: &AckFrame) {
@@ -338,6 +315,8 @@ impl Sender {
         let mut ack = self.blank(now);
         let fresh = if in_order { frame.fresh } else { 0 }.max(self.sent.first());
         let (mut newest, mut landed) = (None, 0);
+        let (missing, known) = (&mut self.missing, self.newest);
+        let mut reordered = false;
         for (from, to) in frame.ranges {
             if to <= fresh {
                 // Only older and empty ones follow.
@@ -351,12 +330,16 @@ impl Sender {
                     Fate::Lost => {}
                 }
                 packet.fate = Fate::Delivered;
+                reordered |= known.is_some_and(|known| number < known);
+                missing.found(packet.sequence);
                 ack.delivered.add(packet.bytes);
                 newest = newest.max(Some(number));
             });
         }
+        self.reordered |= reordered;
         self.in_flight -= landed;
         self.una = self.una.max(frame.next);
+        self.missing.advance(self.una, self.next);
         self.writes.acknowledged(self.una);
         self.spin = frame.spin;
         self.read_marks(frame, &mut ack);
@@ -395,6 +378,7 @@ impl Sender {
             ce: Count::default(),
             echo: false,
             lost: Count::default(),
+            missing: 0,
             lost_sent: Time::ZERO,
             loss: None,
             delivered_sent: Time::ZERO,
@@ -422,6 +406,10 @@ impl Sender {
         ack.next = self.next;
         ack.total_delivered = self.delivery.delivered();
         ack.total_lost = self.delivery.lost();
+        ack.missing = match self.config.recovery {
+            Recovery::Tcp => self.missing.count(),
+            Recovery::Quic => ack.lost.packets,
+        };
         ack.app_limited = self.next >= self.writes.end() && self.again.is_empty();
         self.controller.on_ack(ack);
         let keep = self.rtt.smoothed;
@@ -434,5 +422,9 @@ impl Sender {
     pub(crate) fn fit(&mut self) {
         self.sent.fit();
         self.again.shrink_to_fit();
+        self.missing.fit();
     }
 }
+
+#[cfg(test)]
+mod tests;

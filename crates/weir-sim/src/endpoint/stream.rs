@@ -18,6 +18,11 @@ impl Arrived {
         self.next
     }
 
+    /// Whether something has arrived beyond a gap.
+    pub(crate) fn has_gap(&self) -> bool {
+        !self.beyond.is_empty()
+    }
+
     fn has(&self, number: u64) -> bool {
         let word = |number: u64| (number / 64).checked_sub(self.next / 64);
         number < self.next

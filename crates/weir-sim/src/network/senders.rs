@@ -30,6 +30,23 @@ impl<O: Observer> Network<O> {
         }
     }
 
+    /// The ends of a connection learn the round trip from their handshake. It is not simulated: if there is a queue on the way,
+    /// it tells nothing, and the first data will tell.
+    pub(super) fn shake_hands(&mut self, index: u32) {
+        let flow = &self.flows[index as usize];
+        let rtt = flow.round_trip();
+        let waits = |hop: HopId| self.hops[hop.index()].qdisc.backlog().packets > 0;
+        if flow.path.iter().any(|hop| waits(*hop) || self.hops[hop.index()].back.is_some_and(waits)) {
+            return;
+        }
+        let other = flow.routed.as_ref().and_then(|routed| routed.other);
+        for half in [Some(index), other].into_iter().flatten() {
+            if let Some(sender) = self.sender(half) {
+                sender.shake_hands(rtt);
+            }
+        }
+    }
+
     pub(super) fn stop(&mut self, index: u32) {
         let now = self.now;
         let flow = &mut self.flows[index as usize];

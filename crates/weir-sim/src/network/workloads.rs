@@ -147,6 +147,7 @@ impl<O: Observer> Network<O> {
         };
         if opens {
             self.open(connection, now + travels);
+            self.shake_hands(connection);
         }
         self.agenda.add(now + travels, Next::Serve(connection));
     }

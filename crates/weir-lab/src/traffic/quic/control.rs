@@ -181,6 +181,7 @@ impl Bridge {
             ce,
             echo: ce.packets > 0,
             lost,
+            missing: lost.packets,
             lost_sent: sample.map_or(Time::ZERO, |(sent, _)| sent),
             loss: sample.map(|(_, sample)| sample),
             delivered_sent: newly.map_or(Time::ZERO, |(_, stamp)| stamp.sent),

@@ -38,7 +38,7 @@ impl Sender {
         let goes = room >= full
             || room >= left
             || room * WINDOW_DIVISOR >= window / mss
-            || self.una < self.mending
+            || self.missing.recovers(self.una)
             || self.is_out_of_step(now);
         if goes {
             self.together = room.min(full).saturating_sub(1) as u32;

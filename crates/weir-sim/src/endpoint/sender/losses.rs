@@ -56,6 +56,8 @@ impl Sender {
                     + (self.rtt.shortest.as_nanos() / 4).min(self.rtt.smoothed.as_nanos()),
             ),
         };
+        let recovers = self.config.recovery == Recovery::Tcp && self.missing.recovers(self.una);
+        let patient = !recovers || self.reordered;
         let mut waits = None;
         for number in oldest..newest {
             let Some(packet) = self.sent.get_mut(number) else { continue };
@@ -63,7 +65,7 @@ impl Sender {
                 continue;
             }
             let due = packet.stamp.sent + window;
-            if newest - number < OVERTAKEN && due > now {
+            if patient && newest - number < OVERTAKEN && due > now {
                 self.loss_due = self.loss_due.min(due);
                 waits.get_or_insert(number);
                 continue;
@@ -80,9 +82,6 @@ impl Sender {
 
     fn lose(&mut self, packet: &SentPacket) -> LossSample {
         self.in_flight -= u64::from(packet.bytes);
-        if self.una >= self.mending {
-            self.mending = self.next;
-        }
         let sequence = packet.sequence;
         if sequence >= self.una {
             // The oldest first. A packet that was lost again is older than what was lost behind it.
@@ -92,6 +91,7 @@ impl Sender {
                 self.again.partition_point(|waiting| *waiting < sequence)
             };
             self.again.insert(place, sequence);
+            self.missing.lose(sequence, self.una, self.next);
         }
         self.delivery.lose(&packet.stamp)
     }
@@ -134,6 +134,7 @@ impl Sender {
             }
         }
         self.loss_due = Time::MAX;
+        self.missing.time_out(self.next);
         self.controller.on_timeout(now, in_flight);
     }
 

@@ -1,0 +1,95 @@
+use weir_cc::{ConstantRate, Controller, EcnUse, FixedWindow};
+use weir_core::{Duration, Time};
+
+use super::{AckFrame, Feedback, Recovery, Sender, SenderConfig};
+use crate::endpoint::frame::RANGES;
+
+const MSS: u32 = 1000;
+
+fn sender(recovery: Recovery, controller: impl Controller + 'static) -> Sender {
+    let config = SenderConfig {
+        mss: MSS,
+        header: 66,
+        recovery,
+        feedback: Feedback::Classic,
+        burst: Duration::from_millis(1),
+        min_burst: 2,
+        defer: false,
+        max_rate: None,
+        ack_delay: Duration::ZERO,
+        window: u64::MAX,
+    };
+    let mut sender = Sender::new(config, Box::new(controller));
+    sender.writes.write(None);
+    sender
+}
+
+fn at(micros: u64) -> Time {
+    Time::from_nanos(micros * 1_000)
+}
+
+/// How many packets go now.
+fn send(sender: &mut Sender, now: Time) -> usize {
+    std::iter::from_fn(|| sender.poll(now)).take(1_000).count()
+}
+
+/// A packet per millisecond.
+fn paced(recovery: Recovery) -> Sender {
+    sender(recovery, ConstantRate::new("8mbit".parse().unwrap(), EcnUse::Off))
+}
+
+#[test]
+fn a_burst_that_begins_late_is_shorter_by_as_much_and_at_most_by_half() {
+    let mut tcp = paced(Recovery::Tcp);
+    // Nine go unpaced, and a burst of two.
+    assert_eq!(send(&mut tcp, at(0)), 11);
+    assert_eq!(tcp.paced_until(at(0)), Some(at(2_000)));
+    assert_eq!(send(&mut tcp, at(1_999)), 0);
+    assert_eq!(send(&mut tcp, at(2_300)), 2);
+    assert_eq!(tcp.paced_until(at(2_300)), Some(at(4_000)), "300 us are made up for");
+    assert_eq!(send(&mut tcp, at(9_000)), 2);
+    assert_eq!(tcp.paced_until(at(9_000)), Some(at(10_000)), "of 5 ms, 1 ms");
+    assert_eq!(send(&mut tcp, at(10_000)), 2);
+    assert_eq!(tcp.paced_until(at(10_000)), Some(at(12_000)), "and nothing of the rest");
+    let mut quic = paced(Recovery::Quic);
+    assert_eq!(send(&mut quic, at(0)), 2);
+    assert_eq!(send(&mut quic, at(5_000)), 2);
+    assert_eq!(quic.paced_until(at(5_000)), Some(at(7_000)));
+}
+
+/// An acknowledgement of packets `from..to`; all before `next` have arrived.
+fn ack(index: u32, from: u64, to: u64, next: u64) -> AckFrame {
+    let mut ranges = [(0, 0); RANGES];
+    ranges[0] = (from, to);
+    AckFrame {
+        at: at(0),
+        index,
+        ranges,
+        fresh: from,
+        next,
+        ce: 0,
+        echo: false,
+        spin: false,
+        delay: Duration::ZERO,
+    }
+}
+
+#[test]
+fn a_recovering_sender_waits_for_no_reordering_until_it_has_seen_some() {
+    for (reorders, lost) in [(false, 2), (true, 1)] {
+        let mut tcp = sender(Recovery::Tcp, FixedWindow::new(20 * u64::from(MSS), EcnUse::Off));
+        assert_eq!(send(&mut tcp, at(0)), 20);
+        tcp.acknowledge(at(20_000), &ack(0, 1, 2, 0));
+        assert_eq!(tcp.delivery.lost(), 0, "one packet may have overtaken it");
+        if reorders {
+            tcp.acknowledge(at(20_001), &ack(1, 3, 4, 0));
+            tcp.acknowledge(at(20_002), &ack(2, 2, 3, 0));
+        } else {
+            tcp.acknowledge(at(20_002), &ack(2, 2, 4, 0));
+        }
+        tcp.acknowledge(at(20_003), &ack(3, 4, 5, 0));
+        assert_eq!(tcp.delivery.lost(), 1, "three have");
+        tcp.acknowledge(at(20_004), &ack(4, 6, 7, 0));
+        assert_eq!(tcp.delivery.lost(), lost);
+    }
+}
