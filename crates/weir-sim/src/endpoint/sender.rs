@@ -7,7 +7,7 @@
 //! | a probe after two round trips (TLP), then RTO = SRTT + max(4 RTTVAR, 200 ms), doubling | the same for TCP |
 //! | probe timeouts SRTT + max(4 RTTVAR, 1 ms) + max_ack_delay, doubling; persistent congestion after three (RFC 9002 sections 6.2, 7.6) | the same for QUIC |
 //! | retransmissions before new data, the oldest first (`tcp_verify_retransmit_hint`) | the same |
-//! | CWR on the first new packet after an echo, once for each window of data with echoes (RFC 3168 section 6.1.2; `tcp_init_cwnd_reduction` queues it on entering CWR) | the same |
+//! | CWR on the first new packet after the window was reduced, once for each window of data (RFC 3168 section 6.1.2; `tcp_init_cwnd_reduction`) | the same after echoes, none after losses |
 //! | no waiting for reordering while recovering, unless some was seen (`tcp_rack_reo_wnd`) | the same |
 //! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest |
 //! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`], [`SenderConfig::min_burst`]; Prague says 0.24 ms |
