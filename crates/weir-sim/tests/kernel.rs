@@ -56,7 +56,7 @@ const ROWS: &[Row] = &[
         marked: Some(49.8),
         within: 0.1,
     },
-    // Windows of two packets: what counts are timeouts. The cause of the difference is not known.
+    // Windows of two packets. Most of the difference is when receivers acknowledge at once (docs/sim.md).
     Row {
         what: "coupled, 10 + 10",
         qdisc: DUAL,

@@ -7,6 +7,7 @@
 //! | a probe after two round trips (TLP), then RTO = SRTT + max(4 RTTVAR, 200 ms), doubling | the same for TCP |
 //! | probe timeouts SRTT + max(4 RTTVAR, 1 ms) + max_ack_delay, doubling; persistent congestion after three (RFC 9002 sections 6.2, 7.6) | the same for QUIC |
 //! | retransmissions before new data, the oldest first (`tcp_verify_retransmit_hint`) | the same |
+//! | CWR on the first new packet after the window was reduced, once for each window of data (RFC 3168 section 6.1.2; `tcp_init_cwnd_reduction`) | the same after echoes, none after losses |
 //! | no waiting for reordering while recovering, unless some was seen (`tcp_rack_reo_wnd`) | the same |
 //! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest |
 //! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`], [`SenderConfig::min_burst`]; Prague says 0.24 ms |
@@ -15,6 +16,7 @@
 
 mod defer;
 mod losses;
+mod marks;
 mod missing;
 mod pacing;
 
@@ -99,7 +101,10 @@ pub(crate) struct Sender {
     limited_until: u64,
     ack_index: Option<u32>,
     ce_seen: u64,
+    /// The next new packet carries CWR.
     reduced: bool,
+    /// Echoes before the stream has arrived up to here are of marks that have been answered.
+    answered: u64,
     spin: bool,
     next_send: Time,
     /// How late the burst began that is being sent, as far as it has not been made up for.
@@ -142,6 +147,7 @@ impl Sender {
             ack_index: None,
             ce_seen: 0,
             reduced: false,
+            answered: 0,
             spin: false,
             next_send: Time::ZERO,
             late: Duration::ZERO,
@@ -410,35 +416,6 @@ impl Sender {
         // What was declared lost long ago will not come any more.
         let now = ack.now;
         self.sent.trim(|packet| now.since(packet.stamp.sent).as_nanos() < 3 * keep.as_nanos());
-    }
-
-    #[inline]
-    fn read_marks(&mut self, frame: &AckFrame, ack: &mut Ack) {
-        // Who has not negotiated ECN knows nothing of marks, even if a box on the path has made its packets ECN-capable.
-        if self.ecn == EcnUse::Off {
-            return;
-        }
-        match self.config.feedback {
-            Feedback::Counted => {
-                let new = frame.ce.saturating_sub(self.ce_seen);
-                self.ce_seen = self.ce_seen.max(frame.ce);
-                let packets = (new as u32).min(ack.delivered.packets);
-                ack.ce = Count {
-                    packets,
-                    bytes: (u64::from(packets) * u64::from(self.config.mss)).min(ack.delivered.bytes),
-                };
-                ack.echo = new > 0;
-            }
-            Feedback::Classic | Feedback::Dctcp => {
-                ack.echo = frame.echo;
-                if frame.echo {
-                    ack.ce = ack.delivered;
-                    // CWR with the next new packet. DCTCP's receiver does not look at it.
-                    self.reduced = true;
-                }
-            }
-        }
-        self.echoes += u64::from(ack.ce.packets);
     }
 
     /// Gives back what room it can: for a flow that has sent all it will.

@@ -1,0 +1,163 @@
+use super::{AckFrame, Arriving, Data, Duration, Feedback, Receiver, ReceiverConfig, Time};
+
+fn data(number: u64, sequence: u64) -> Data {
+    Data { number, sequence, reduced: false, spin: false }
+}
+
+fn config(feedback: Feedback) -> ReceiverConfig {
+    ReceiverConfig { quick: 0, feedback, ..ReceiverConfig::default() }
+}
+
+fn acks(receiver: &mut Receiver, at: u64, data: Data, marked: bool) -> Vec<(u64, u64, bool)> {
+    burst(receiver, at, data, 1, 1000, marked)
+}
+
+fn burst(
+    receiver: &mut Receiver,
+    at: u64,
+    data: Data,
+    segments: u16,
+    payload: u32,
+    marked: bool,
+) -> Vec<(u64, u64, bool)> {
+    let mut out = Vec::new();
+    let now = Time::from_nanos(at);
+    let packet = Arriving { data, segments, payload, size: 1000, marked, sent: now };
+    let mut reply = |ack: AckFrame| out.push((ack.ranges[0].1, ack.next, ack.echo));
+    if receiver.tells_apart(marked) {
+        reply(receiver.acknowledge(now));
+    }
+    if receiver.receive(now, &packet) {
+        reply(receiver.acknowledge(now));
+    }
+    out
+}
+
+#[test]
+fn every_second_packet_and_at_once_after_a_gap() {
+    let mut receiver = Receiver::new(config(Feedback::Classic));
+    assert_eq!(acks(&mut receiver, 0, data(0, 0), false), []);
+    assert_eq!(receiver.due(), Time::ZERO + Duration::from_millis(40));
+    assert_eq!(acks(&mut receiver, 1, data(1, 1), false), [(2, 2, false)]);
+    assert_eq!(receiver.due(), Time::MAX);
+    // Packet 2 is lost; each that follows is acknowledged until it has come again.
+    assert_eq!(acks(&mut receiver, 2, data(3, 3), false), [(4, 2, false)]);
+    assert_eq!(acks(&mut receiver, 3, data(4, 4), false), [(5, 2, false)]);
+    assert_eq!(acks(&mut receiver, 4, data(5, 2), false), [(6, 5, false)]);
+    assert_eq!((receiver.bytes, receiver.packets), (5000, 5));
+    assert_eq!(acks(&mut receiver, 5, data(6, 5), false), []);
+}
+
+#[test]
+fn a_super_packet_is_acknowledged_once_and_its_mark_counts_for_all_segments() {
+    let mut receiver = Receiver::new(config(Feedback::Counted));
+    assert_eq!(burst(&mut receiver, 0, data(0, 0), 10, 9_400, false), [(10, 10, false)]);
+    assert_eq!((receiver.packets, receiver.bytes, receiver.ce), (10, 9_400, 0));
+    assert_eq!(burst(&mut receiver, 1, data(10, 10), 3, 3_000, true), [(13, 13, false)]);
+    assert_eq!(receiver.ce, 3);
+    // Again, for nothing.
+    assert_eq!(burst(&mut receiver, 2, data(13, 9), 2, 2_000, false).len(), 1);
+    assert_eq!(receiver.bytes, 12_400);
+}
+
+#[test]
+fn what_comes_close_together_is_acknowledged_together() {
+    let gro = Duration::from_micros(50);
+    let mut receiver = Receiver::new(ReceiverConfig { gro, ..config(Feedback::Classic) });
+    for number in 0..5 {
+        assert_eq!(acks(&mut receiver, number * 1_000, data(number, number), false), []);
+    }
+    assert_eq!(receiver.due(), Time::from_nanos(50_000));
+    assert_eq!(receiver.acknowledge(receiver.due()).next, 5);
+    // One alone still waits for a second, or for its delay.
+    assert_eq!(acks(&mut receiver, 60_000, data(5, 5), false), []);
+    assert_eq!(receiver.due(), Time::from_nanos(40_060_000));
+    assert_eq!(acks(&mut receiver, 70_000, data(6, 6), false), []);
+    assert_eq!(receiver.due(), Time::from_nanos(110_000));
+    // A gap is told at once.
+    assert_eq!(acks(&mut receiver, 80_000, data(8, 8), false), [(9, 7, false)]);
+}
+
+#[test]
+fn beyond_a_gap_packets_are_told_of_together_after_the_first_three() {
+    let mut receiver = Receiver::new(config(Feedback::Classic));
+    assert_eq!(acks(&mut receiver, 0, data(0, 0), false), []);
+    // Packet 1 is lost. The first acknowledgement tells of packet 0 as well.
+    for number in 2..5 {
+        assert_eq!(acks(&mut receiver, number, data(number, number), false), [(number + 1, 1, false)]);
+    }
+    assert_eq!(acks(&mut receiver, 5, data(5, 5), false), []);
+    assert_eq!(receiver.due(), Time::from_nanos(1_000_005));
+    assert_eq!(acks(&mut receiver, 600_000, data(6, 6), false), []);
+    // The second does not put it off.
+    assert_eq!(receiver.due(), Time::from_nanos(1_000_005));
+    assert_eq!(receiver.acknowledge(receiver.due()).ranges[0], (2, 7));
+    // Packet 8 is lost too: the gap is the same. It is told of at once that it moves.
+    assert_eq!(acks(&mut receiver, 2_000_000, data(8, 8), false), []);
+    assert_eq!(acks(&mut receiver, 2_000_001, data(9, 1), false), [(10, 7, false)]);
+    for number in 10..14 {
+        let told = acks(&mut receiver, 2_100_000, data(number, number - 1), false).len();
+        assert_eq!(told, usize::from(number < 13));
+    }
+    assert_eq!(receiver.due(), Time::from_nanos(3_100_000));
+    // It is filled, and that ends the waiting.
+    assert_eq!(acks(&mut receiver, 2_200_000, data(14, 7), false), [(15, 13, false)]);
+    assert_eq!(receiver.due(), Time::MAX);
+}
+
+#[test]
+fn a_short_path_waits_for_a_third_of_its_round_trip_and_quic_not_at_all() {
+    let compress = |micros| ReceiverConfig::tcp(Feedback::Classic, Duration::from_micros(micros)).compress;
+    assert_eq!((compress(100), compress(20_000)), (Duration::from_micros(33), Duration::from_millis(1)));
+    let mut receiver = Receiver::new(ReceiverConfig::quic(Feedback::Counted));
+    for number in 1..8 {
+        assert_eq!(acks(&mut receiver, number, data(number, number), false).len(), 1);
+    }
+}
+
+#[test]
+fn classic_marks_are_echoed_until_answered() {
+    let mut receiver = Receiver::new(ReceiverConfig { every: 1, ..config(Feedback::Classic) });
+    assert_eq!(acks(&mut receiver, 0, data(0, 0), true), [(1, 1, true)]);
+    assert_eq!(acks(&mut receiver, 1, data(1, 1), false), [(2, 2, true)]);
+    let answer = Data { reduced: true, ..data(2, 2) };
+    assert_eq!(acks(&mut receiver, 2, answer, false), [(3, 3, false)]);
+}
+
+#[test]
+fn an_answer_is_acknowledged_at_once() {
+    for feedback in [Feedback::Classic, Feedback::Dctcp] {
+        let mut receiver = Receiver::new(config(feedback));
+        assert_eq!(acks(&mut receiver, 0, data(0, 0), false), []);
+        assert_eq!(acks(&mut receiver, 1, data(1, 1), false), [(2, 2, false)]);
+        let answer = Data { reduced: true, ..data(2, 2) };
+        assert_eq!(acks(&mut receiver, 2, answer, false), [(3, 3, false)]);
+        assert_eq!(acks(&mut receiver, 3, data(3, 3), false), [], "only itself");
+    }
+}
+
+#[test]
+fn dctcp_tells_marked_packets_from_others() {
+    let mut receiver = Receiver::new(config(Feedback::Dctcp));
+    assert_eq!(acks(&mut receiver, 0, data(0, 0), false), []);
+    // The packet that was held back is acknowledged without the echo.
+    assert_eq!(acks(&mut receiver, 1, data(1, 1), true), [(1, 1, false)]);
+    assert_eq!(acks(&mut receiver, 2, data(2, 2), true), [(3, 3, true)]);
+    assert_eq!(acks(&mut receiver, 3, data(3, 3), false), []);
+}
+
+#[test]
+fn reordered_packets_join_their_ranges() {
+    let mut receiver = Receiver::new(config(Feedback::Counted));
+    for number in [0, 1, 5, 3, 2, 4] {
+        acks(&mut receiver, number, data(number, number), false);
+    }
+    let ack = receiver.acknowledge(Time::from_nanos(9));
+    assert_eq!((ack.ranges, ack.next), ([(0, 6), (0, 0), (0, 0), (0, 0)], 6));
+    // More gaps than ranges: the oldest is forgotten, and what comes again changes nothing.
+    for number in [10, 20, 30, 40, 25, 25, 31] {
+        acks(&mut receiver, number, data(number, number), false);
+    }
+    let ack = receiver.acknowledge(Time::from_nanos(99));
+    assert_eq!(ack.ranges, [(40, 41), (30, 32), (25, 26), (20, 21)]);
+}
