@@ -86,7 +86,7 @@ fn table_of(rows: &[(&Row, &Job)]) -> String {
         // Beside the page.
         let folder = batch::folder(std::path::Path::new(""), job);
         let name = format!(
-            "<td><a href=\"{}/report.html\">{}</a></td>",
+            "<td class=\"name\"><a href=\"{}/report.html\">{}</a></td>",
             escape(&folder.display().to_string()),
             escape(&row.qdisc)
         );
