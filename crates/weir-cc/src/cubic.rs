@@ -28,14 +28,34 @@ const RTT_SCALE: u64 = 410;
 const CUBE_FACTOR: u64 = (1 << 40) / RTT_SCALE;
 /// Windows acknowledged per packet of the TCP-friendly estimate, of 8: `8 (1 + beta) / (3 (1 - beta))`.
 const FRIENDLY: u64 = 8 * (1024 + BETA) / 3 / (1024 - BETA);
-/// Packets below which HyStart does not look.
-const LOW_WINDOW: u32 = 16;
 /// Acknowledgements closer than this belong to one train.
 const TRAIN_SPACING_US: u64 = 2_000;
+/// Delays may grow by this much, however short they are.
+const SHORTEST_GROWTH_US: u64 = 4_000;
 /// Delay samples of a round before it is judged.
 const MIN_SAMPLES: u32 = 8;
 /// The largest packet the sender hands down (`sk_gso_max_size`).
 const GSO_MAX: u64 = 65_536;
+
+/// How far HyStart lets slow start go. ns-3 (`tcp-cubic.cc`) keeps account of rounds from the first on, lets a train last for
+/// the whole of the smallest delay and delays double: 0, 0, 0 and 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HyStartLimits {
+    /// Packets below which it does not look (`hystart_low_window`): 16.
+    pub low_window: u16,
+    /// A train of acknowledgements may last for the smallest delay halved so many times: 1.
+    pub train_shift: u8,
+    /// Delays may grow by the smallest one halved so many times, from 4 ms: 3.
+    pub delay_shift: u8,
+    /// And by no more milliseconds than this: 16.
+    pub longest_ms: u16,
+}
+
+impl Default for HyStartLimits {
+    fn default() -> Self {
+        Self { low_window: 16, train_shift: 1, delay_shift: 3, longest_ms: 16 }
+    }
+}
 
 /// What HyStart knows of the present round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +73,8 @@ struct HyStart {
 pub struct Cubic {
     ecn: EcnUse,
     hystart: Option<HyStart>,
-    mss: u64,
+    limits: HyStartLimits,
+    mss: u32,
     /// Packets acknowledged per packet of growth (`cnt`).
     per: u32,
     last_max: u32,
@@ -93,7 +114,8 @@ impl Cubic {
         Self {
             ecn,
             hystart: Some(HyStart { shortest_us: u64::MAX, ..HyStart::default() }),
-            mss: u64::from(mss),
+            limits: HyStartLimits::default(),
+            mss,
             per: 0,
             last_max: 0,
             last_window: 0,
@@ -110,6 +132,11 @@ impl Cubic {
     /// The same without HyStart.
     pub fn without_hystart(self) -> Self {
         Self { hystart: None, ..self }
+    }
+
+    /// The same with other limits of HyStart.
+    pub fn hystart(self, limits: HyStartLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// How many packets must be acknowledged for one of growth (`bictcp_update`).
@@ -184,9 +211,9 @@ impl Cubic {
         if now_us.saturating_sub(state.last_ack_us) <= TRAIN_SPACING_US {
             state.last_ack_us = now_us;
             // The rate of the kernel's estimate: two windows a round trip in slow start.
-            let bytes_twice = 2 * u64::from(window) * self.mss;
+            let bytes_twice = 2 * u64::from(window) * u64::from(self.mss);
             let big_packets_us = GSO_MAX * 4 * (ack.smoothed_rtt.as_nanos() / 1000) / bytes_twice.max(1);
-            let threshold = (self.delay_us + big_packets_us.min(1000)) / 2;
+            let threshold = (self.delay_us + big_packets_us.min(1000)) >> self.limits.train_shift;
             if now_us.saturating_sub(state.began_us) > threshold {
                 state.found = true;
             }
@@ -194,8 +221,10 @@ impl Cubic {
         state.shortest_us = state.shortest_us.min(delay_us);
         if state.samples < MIN_SAMPLES {
             state.samples += 1;
-        } else if state.shortest_us > self.delay_us + (self.delay_us >> 3).clamp(4_000, 16_000) {
-            state.found = true;
+        } else {
+            let longest_us = (u64::from(self.limits.longest_ms) * 1000).max(SHORTEST_GROWTH_US);
+            let growth_us = (self.delay_us >> self.limits.delay_shift).clamp(SHORTEST_GROWTH_US, longest_us);
+            state.found |= state.shortest_us > self.delay_us + growth_us;
         }
         state.found
     }
@@ -222,7 +251,7 @@ impl WindowRule for Cubic {
         let looking = self.hystart.is_some_and(|state| !state.found);
         if looking
             && window.in_slow_start()
-            && window.packets >= LOW_WINDOW
+            && window.packets >= u32::from(self.limits.low_window)
             && self.enough(ack, delay, window.packets)
         {
             window.threshold = window.packets;
@@ -259,7 +288,7 @@ impl WindowRule for Cubic {
                 end: state.end,
                 ..HyStart::default()
             });
-            *self = Self { hystart, ..Self::new(self.ecn, self.mss as u32) };
+            *self = Self { hystart, limits: self.limits, ..Self::new(self.ecn, self.mss) };
         }
         ((u64::from(packets) * BETA / 1024) as u32).max(2)
     }

@@ -24,6 +24,7 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic9438 {
     ecn: EcnUse,
+    fast_convergence: bool,
     /// The window with its fraction.
     exact: f64,
     /// `W_max`; zero if there was no reduction since the start or a timeout.
@@ -39,7 +40,22 @@ pub struct Cubic9438 {
 impl Cubic9438 {
     /// The rule for a sender that takes part in ECN as `ecn` says.
     pub const fn new(ecn: EcnUse) -> Self {
-        Self { ecn, exact: 0.0, max: 0.0, prior: 0.0, estimate: 0.0, k: 0.0, epoch: None }
+        Self {
+            ecn,
+            fast_convergence: true,
+            exact: 0.0,
+            max: 0.0,
+            prior: 0.0,
+            estimate: 0.0,
+            k: 0.0,
+            epoch: None,
+        }
+    }
+
+    /// The same without fast convergence, which the response function of section 5.1 does not have.
+    #[must_use]
+    pub const fn without_fast_convergence(self) -> Self {
+        Self { fast_convergence: false, ..self }
     }
 
     fn cubic(&self, seconds: f64) -> f64 {
@@ -95,7 +111,8 @@ impl WindowRule for Cubic9438 {
     fn reduce(&mut self, window: &Window, signal: Signal, _now: Time) -> u32 {
         let packets = f64::from(window.packets);
         self.prior = packets;
-        self.max = if packets < self.max { packets * (1.0 + BETA) / 2.0 } else { packets };
+        let converges = self.fast_convergence && packets < self.max;
+        self.max = if converges { packets * (1.0 + BETA) / 2.0 } else { packets };
         self.epoch = None;
         if signal == Signal::Timeout {
             self.max = 0.0;

@@ -50,7 +50,7 @@ pub use bbr3::Bbr3;
 pub use bbr3_params::Bbr3Params;
 pub use catalog::{Choice, Entry, Family, UnknownController, find};
 pub use copa::Copa;
-pub use cubic::Cubic;
+pub use cubic::{Cubic, HyStartLimits};
 pub use cubic_rfc9438::Cubic9438;
 pub use dctcp::{Dctcp, Dctcp8257};
 pub use delay::Delay;

@@ -8,6 +8,7 @@ mod notation;
 use std::fmt::Write as _;
 
 use notation::ms;
+use weir_cc::{Controller, Cubic, EcnUse, HyStartLimits, Linux, Setup};
 use weir_core::{Duration, Rate, Seed, Time};
 use weir_sim::{EndOptions, FlowReport, FlowSpec, HopSpec, Network};
 
@@ -22,10 +23,24 @@ const WITHIN: f64 = 0.2;
 type Sender = (&'static str, bool);
 
 /// What a flow has done at each look.
-fn looks((controller, defer): Sender, qdisc: &str, rtt: Duration, seconds: u64) -> Vec<FlowReport> {
+fn looks(sender: Sender, qdisc: &str, rtt: Duration, seconds: u64) -> Vec<FlowReport> {
+    looks_of(None, sender, qdisc, rtt, seconds)
+}
+
+/// The same with a controller in place of the one of that name.
+fn looks_of(
+    own: Option<Box<dyn Controller>>,
+    (controller, defer): Sender,
+    qdisc: &str,
+    rtt: Duration,
+    seconds: u64,
+) -> Vec<FlowReport> {
     let mut network = Network::new(Seed::default(), ());
     let hop = network.add_hop(HopSpec::new(LINK, qdisc.parse().unwrap(), rtt).unwrap());
-    let spec = FlowSpec::tcp(controller, hop, rtt).unwrap().ecn(qdisc.contains("ecn"));
+    let mut spec = FlowSpec::tcp(controller, hop, rtt).unwrap().ecn(qdisc.contains("ecn"));
+    if let Some(own) = own {
+        spec = spec.controller(own);
+    }
     let flow = network.add_flow(spec.ends(EndOptions { defer, ..EndOptions::default() })).unwrap();
     let look = |number| {
         network.run_until(Time::ZERO + LOOK * number);
@@ -167,4 +182,24 @@ fn cubic_at_50_ms_rises_to_the_same_windows_at_the_same_times() {
         }
     }
     insta::assert_snapshot!(table);
+}
+
+/// Its slow start is what sets ns-3's Cubic apart.
+#[test]
+fn cubic_rises_as_in_ns_3_with_the_hystart_of_ns_3() {
+    let limits = HyStartLimits { low_window: 0, train_shift: 0, delay_shift: 0, longest_ms: 1000 };
+    for (qdisc, ecn, later) in
+        [("codel", EcnUse::Off, (9.28, 236.0)), ("codel ecn", EcnUse::Classic, (9.35, 236.0))]
+    {
+        let setup = Setup { mss: 1448, initial_window: 10, random: Seed::default().stream("cubic") };
+        let own = Linux::new(Cubic::new(ecn, 1448).hystart(limits), &setup);
+        let report = looks_of(Some(Box::new(own)), ("cubic", false), qdisc, ms(50), 15).pop().unwrap();
+        let here = peaks(&report);
+        println!("{qdisc}: {here:.2?}");
+        let is_near = |here: (f64, f64), there: (f64, f64), packets: f64| {
+            (here.0 - there.0).abs() < 0.45 && (here.1 / there.1 - 1.0).abs() < packets
+        };
+        assert!(is_near(here[0], (0.459, 511.0), 0.1), "{here:?}");
+        assert!(here.iter().any(|peak| is_near(*peak, later, 0.05)), "{here:?}");
+    }
 }

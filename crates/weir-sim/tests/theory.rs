@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 use notation::ms;
 use paths::{EveryRound, Measured, SawTooth, Signals, Trial, UNLIMITED, setup};
-use weir_cc::{Controller, Dctcp, EcnUse, PragueParams, Rfc9002};
+use weir_cc::{Controller, Cubic9438, Dctcp, EcnUse, Linux, PragueParams, Rfc9002};
 use weir_core::{Duration, Rate};
 
 const ENDLESS: &str = "pfifo limit 1000000p";
@@ -199,6 +199,27 @@ fn cubic_follows_its_curve_under_even_marks() {
                     assert_close(&what, window, law);
                 }
             }
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+/// The formula itself has no fast convergence: its teeth are all alike. Near its window a tooth of whole packets is a packet lower
+/// than the one before, so that such a sender takes some 200 of them to come down from slow start.
+#[test]
+fn cubic_without_fast_convergence_follows_its_curve_as_it_is_written() {
+    let mut table = String::from("rtt_ms        p        W  1.05(T/p)^.75  ratio\n");
+    for (p, run) in [(1e-4_f64, 180), (3e-5, 190)] {
+        for rtt in [100, 200, 400] {
+            let curve = laws::even_cubic(0.7) * (rtt as f64 / 1e3 / p).powf(0.75);
+            let rule = Cubic9438::new(EcnUse::Classic).without_fast_convergence();
+            let trial = with_losses("cubic-rfc9438", ms(rtt), p, curve, 60.0, run);
+            let warm_up = trial.length * 4;
+            let own: Box<dyn Controller> = Box::new(Linux::new(rule, &setup()));
+            let window = Trial { own: Some(own), signals: even(p), warm_up, ..trial }.measure().window;
+            let ratio = window / curve;
+            writeln!(table, "{rtt:6}  {p:7}  {window:7.1}  {curve:13.1}  {ratio:5.3}").unwrap();
+            assert_close(&format!("{rtt} ms {p}"), window, curve);
         }
     }
     insta::assert_snapshot!(table);
