@@ -33,13 +33,23 @@ impl Rtt {
         self.latest = rtt;
         self.shortest = self.shortest.min(rtt);
         if self.smoothed == Duration::ZERO {
-            self.smoothed = rtt;
             self.variation = rtt / 2;
-            return;
+        } else {
+            let variation = self.variation.as_nanos();
+            let off = self.smoothed.as_nanos().abs_diff(rtt.as_nanos());
+            self.variation = Duration::from_nanos(variation - variation / 4 + off / 4);
         }
-        let (smoothed, rtt) = (self.smoothed.as_nanos(), rtt.as_nanos());
-        let variation = self.variation.as_nanos();
-        self.variation = Duration::from_nanos(variation - variation / 4 + smoothed.abs_diff(rtt) / 4);
-        self.smoothed = Duration::from_nanos(smoothed - smoothed / 8 + rtt / 8);
+        self.smoothed = Self::smooth(self.smoothed, rtt);
+    }
+
+    /// An eighth nearer to `sample`; `sample` if there was none before.
+    #[inline]
+    #[must_use]
+    pub fn smooth(smoothed: Duration, sample: Duration) -> Duration {
+        if smoothed == Duration::ZERO {
+            return sample;
+        }
+        let smoothed = smoothed.as_nanos();
+        Duration::from_nanos(smoothed - smoothed / 8 + sample.as_nanos() / 8)
     }
 }

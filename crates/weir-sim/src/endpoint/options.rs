@@ -13,7 +13,7 @@ pub struct EndOptions {
     pub initial_window: u32,
     /// Packets that a paced burst has at least (`net.ipv4.tcp_min_tso_segs`): 2.
     pub min_burst: u32,
-    /// Whether packets that are not paced wait for others to go with, as the kernel's TCP has them (`tcp_tso_should_defer`).
+    /// Whether TCP packets that are not paced wait for others to go with, as in Linux (`tcp_tso_should_defer`): yes.
     pub defer: bool,
     /// The sender paces its payload at no more than this, whatever its controller asks for (`SO_MAX_PACING_RATE`).
     pub max_rate: Option<Rate>,
@@ -31,7 +31,7 @@ impl Default for EndOptions {
             gso: 1,
             initial_window: 10,
             min_burst: 2,
-            defer: false,
+            defer: true,
             max_rate: None,
             ack_every: None,
             ack_delay: None,

@@ -9,7 +9,7 @@
 //! | retransmissions before new data, the oldest first (`tcp_verify_retransmit_hint`) | the same |
 //! | CWR on the first new packet after the window was reduced, once for each window of data (RFC 3168 section 6.1.2; `tcp_init_cwnd_reduction`) | the same after echoes, none after losses |
 //! | no waiting for reordering while recovering, unless some was seen (`tcp_rack_reo_wnd`) | the same |
-//! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest |
+//! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest, here only in `defer` |
 //! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`], [`SenderConfig::min_burst`]; Prague says 0.24 ms |
 //! | a burst that began late, because the window was full, is made up for by up to half its length; the first ten packets are not paced (`tcp_update_skb_after_send`) | the same for TCP |
 //! | without pacing, packets that wait for others to go with (`tcp_tso_should_defer`) | if [`SenderConfig::defer`] |
@@ -95,6 +95,9 @@ pub(crate) struct Sender {
     doubted: u64,
     in_flight: u64,
     pub(crate) rtt: Rtt,
+    /// Smoothed, of the oldest packet that each acknowledgement tells of, with what the receiver held back
+    /// (`tcp_clean_rtx_queue`). For [`SenderConfig::defer`].
+    oldest_rtt: Duration,
     pub(crate) delivery: Delivery,
     pub(crate) echoes: u64,
     /// The window bounds what is sent until this number is acknowledged.
@@ -141,6 +144,7 @@ impl Sender {
             doubted: 0,
             in_flight: 0,
             rtt: Rtt::default(),
+            oldest_rtt: Duration::ZERO,
             delivery: Delivery::default(),
             echoes: 0,
             limited_until: 0,
@@ -178,6 +182,7 @@ impl Sender {
     /// The handshake took `rtt`.
     pub(crate) fn shake_hands(&mut self, rtt: Duration) {
         self.rtt.sample(rtt);
+        self.oldest_rtt = rtt;
         self.controller.on_handshake(rtt);
     }
 
@@ -225,14 +230,19 @@ impl Sender {
         };
         let bytes = self.writes.length(sequence);
         if self.must_probe == 0 {
-            if self.in_flight + u64::from(bytes) > self.controller.window() {
+            let window = self.controller.window();
+            if self.in_flight + u64::from(bytes) > window {
                 self.limited_until = self.sent.end();
                 return None;
             }
-            if self.in_flight + u64::from(bytes) > self.config.window || !self.pace(now, bytes) {
+            if self.in_flight + u64::from(bytes) > self.config.window {
                 return None;
             }
-            if self.config.defer && !again && self.pacing().is_none() && self.waits_for_more(now) {
+            if let Some(rate) = self.pacing() {
+                if !self.pace(now, bytes, rate) {
+                    return None;
+                }
+            } else if self.config.defer && !again && self.waits_for_more(now, window) {
                 self.limited_until = self.sent.end();
                 return None;
             }
@@ -314,7 +324,7 @@ impl Sender {
         self.ack_index = Some(frame.index);
         let mut ack = self.blank(now);
         let fresh = if in_order { frame.fresh } else { 0 }.max(self.sent.first());
-        let (mut newest, mut landed) = (None, 0);
+        let (mut newest, mut oldest, mut landed) = (None, u64::MAX, 0);
         let (missing, known) = (&mut self.missing, self.newest);
         let mut reordered = false;
         for (from, to) in frame.ranges {
@@ -325,7 +335,10 @@ impl Sender {
             self.sent.each(from.max(fresh)..to, |number, packet| {
                 match packet.fate {
                     Fate::Delivered => return,
-                    Fate::Flying => landed += u64::from(packet.bytes),
+                    Fate::Flying => {
+                        landed += u64::from(packet.bytes);
+                        oldest = oldest.min(number);
+                    }
                     // Late, not lost. If it was sent again, that will arrive for nothing.
                     Fate::Lost => {}
                 }
@@ -355,6 +368,10 @@ impl Sender {
                 };
                 let rtt = now.since(stamp.sent) - delay;
                 self.rtt.sample(rtt);
+                if self.config.defer {
+                    let oldest = self.sent_at(oldest).map_or(rtt, |sent| now.since(sent));
+                    self.oldest_rtt = Rtt::smooth(self.oldest_rtt, oldest);
+                }
                 ack.rtt = Some(rtt);
             }
             ack.delivered_sent = stamp.sent;

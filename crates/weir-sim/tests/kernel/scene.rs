@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use weir_core::{Duration, Event, EventKind, Seed, Time};
-use weir_sim::{FlowSpec, HopId, HopSpec, Network, Observer};
+use weir_sim::{EndOptions, FlowSpec, HopId, HopSpec, Network, Observer};
 
 /// Before anything is counted.
 const WARM_UP: Duration = Duration::from_secs(10);
@@ -15,6 +15,8 @@ pub(crate) struct Scene {
     pub(crate) qdisc: &'static str,
     /// Controllers and round-trip times in ms.
     pub(crate) flows: Vec<(&'static str, u64)>,
+    /// Whether packets wait for others to go with.
+    pub(crate) defer: bool,
     pub(crate) seconds: u64,
 }
 
@@ -85,11 +87,13 @@ impl Scene {
         let rtt = Duration::from_millis(self.flows[0].1);
         let hop = HopSpec::new(self.rate.parse().unwrap(), self.qdisc.parse().unwrap(), rtt).unwrap();
         let hop = network.add_hop(hop);
+        let ends = EndOptions { defer: self.defer, ..EndOptions::default() };
         let flows: Vec<_> = self
             .flows
             .iter()
             .map(|(name, rtt)| {
-                network.add_flow(FlowSpec::tcp(name, hop, Duration::from_millis(*rtt)).unwrap()).unwrap()
+                let spec = FlowSpec::tcp(name, hop, Duration::from_millis(*rtt)).unwrap();
+                network.add_flow(spec.ends(ends)).unwrap()
             })
             .collect();
         network.run_until(Time::ZERO + WARM_UP);

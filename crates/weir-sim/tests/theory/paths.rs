@@ -2,7 +2,9 @@
 
 use weir_cc::{Ack, Controller, EcnUse, Setup};
 use weir_core::{Duration, Ecn, Packet, Rate, Seed, Time};
-use weir_sim::{Carried, Feedback, FlowId, FlowSpec, HopId, HopSpec, Network, Observer, ReceiverConfig};
+use weir_sim::{
+    Carried, EndOptions, Feedback, FlowId, FlowSpec, HopId, HopSpec, Network, Observer, ReceiverConfig,
+};
 
 /// A rate that limits nothing: a packet takes 12 ns.
 pub(crate) const UNLIMITED: Rate = Rate::from_bits_per_sec(1_000_000_000_000);
@@ -74,7 +76,9 @@ impl Trial<'_> {
             _ => Feedback::Classic,
         };
         let receiver = ReceiverConfig { every: self.every, feedback, ..ReceiverConfig::default() };
-        let mut spec = FlowSpec::tcp(self.controller, hop, self.rtt).unwrap().receiver(receiver);
+        // Formulas have packets one by one.
+        let ends = EndOptions { defer: false, ..EndOptions::default() };
+        let mut spec = FlowSpec::tcp(self.controller, hop, self.rtt).unwrap().ends(ends).receiver(receiver);
         match self.signals {
             Signals::Lost(p) => spec = spec.loss(p),
             Signals::Marked(p) => spec = spec.mark(p),

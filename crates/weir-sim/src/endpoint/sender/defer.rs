@@ -7,7 +7,7 @@
 //! | or a third of the window is free (`tcp_tso_win_divisor`) | the same |
 //! | or all that there is to send may go | the same |
 //! | or the last write was more than a millisecond ago | the same |
-//! | or the oldest packet in flight was sent less than half a round trip ago, for its acknowledgement will not come soon | the same |
+//! | or the next acknowledgement, a smoothed round trip after the oldest packet in flight, is further away than 1 ms or half a round trip, whichever is shorter (Linux 6.18; half a round trip before) | the same |
 //! | or the sender is in Recovery or Loss | while what was found lost has not arrived |
 
 use weir_core::{Duration, Time};
@@ -19,19 +19,22 @@ const GSO_MAX: u64 = 65_536;
 const LARGEST: u64 = 45;
 /// `sysctl_tcp_min_tso_segs`.
 const LEAST: u64 = 2;
+/// Windows sent in 1/1024 s at 1.2 windows a round trip, for a round trip of a nanosecond.
+const PACING: u64 = 1_200_000_000 >> 10;
 const WINDOW_DIVISOR: u64 = 3;
 const RECENT: Duration = Duration::from_millis(1);
+const SOON: Duration = Duration::from_millis(1);
 
 impl Sender {
     /// Whether the next packet, which the window lets go, waits for others.
     #[inline]
-    pub(super) fn waits_for_more(&mut self, now: Time) -> bool {
+    pub(super) fn waits_for_more(&mut self, now: Time, window: u64) -> bool {
         if self.together > 0 {
             self.together -= 1;
             return false;
         }
         let mss = u64::from(self.config.mss);
-        let window = self.controller.window().min(self.config.window);
+        let window = window.min(self.config.window);
         let room = window.saturating_sub(self.in_flight) / mss;
         let full = self.super_packet(window, mss);
         let left = self.writes.end() - self.next;
@@ -48,10 +51,9 @@ impl Sender {
 
     /// Segments of a full super-packet.
     fn super_packet(&self, window: u64, mss: u64) -> u64 {
-        let smoothed = self.rtt.smoothed.as_nanos().max(1);
-        let rate = u128::from(window) * 12 / 10 * 1_000_000_000 / u128::from(smoothed);
-        let near = GSO_MAX >> (self.rtt.shortest.as_nanos() / 1000 / 512).min(32);
-        let bytes = ((rate >> 10) as u64).saturating_add(near).min(GSO_MAX);
+        let paced = window.saturating_mul(PACING) / self.oldest_rtt.as_nanos().max(1);
+        let near = GSO_MAX >> (self.rtt.shortest.as_nanos() / 512_000).min(32);
+        let bytes = paced.saturating_add(near).min(GSO_MAX);
         (bytes / mss).clamp(LEAST, LARGEST)
     }
 
@@ -64,8 +66,7 @@ impl Sender {
             return true;
         }
         let oldest = (self.doubted.max(self.sent.first())..end).find(|number| self.sent.is_flying(*number));
-        oldest
-            .and_then(sent_at)
-            .is_none_or(|sent| now.since(sent).as_nanos() < self.rtt.smoothed.as_nanos() / 2)
+        let smoothed = self.oldest_rtt;
+        oldest.and_then(sent_at).is_none_or(|sent| sent + smoothed > now + SOON.min(smoothed / 2))
     }
 }

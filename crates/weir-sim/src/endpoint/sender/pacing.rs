@@ -15,10 +15,9 @@ impl Sender {
         self.controller.pacing().into_iter().chain(self.config.max_rate).min()
     }
 
-    /// Whether pacing lets `bytes` go now.
+    /// Whether pacing at `rate` lets `bytes` go now.
     #[inline]
-    pub(super) fn pace(&mut self, now: Time, bytes: u32) -> bool {
-        let Some(rate) = self.pacing() else { return true };
+    pub(super) fn pace(&mut self, now: Time, bytes: u32, rate: Rate) -> bool {
         if self.unpaced > 0 {
             self.unpaced -= 1;
             self.next_send = now;

@@ -93,3 +93,26 @@ fn a_recovering_sender_waits_for_no_reordering_until_it_has_seen_some() {
         assert_eq!(tcp.delivery.lost(), lost);
     }
 }
+
+#[test]
+fn a_packet_waits_for_others_only_while_the_next_acknowledgement_is_near() {
+    let window = FixedWindow::new(200 * u64::from(MSS), EcnUse::Off);
+    let mut tcp = sender(Recovery::Tcp, window);
+    tcp.config.defer = true;
+    tcp.shake_hands(Duration::from_millis(20));
+    assert_eq!(send(&mut tcp, at(0)), 200);
+    tcp.acknowledge(at(20_000), &ack(0, 0, 2, 2));
+    assert_eq!(send(&mut tcp, at(20_000)), 2, "the last write was 20 ms ago");
+    for (index, from) in [(1, 2), (2, 4), (3, 6), (4, 8), (5, 10)] {
+        tcp.acknowledge(at(20_100), &ack(index, from, from + 2, from + 2));
+        assert_eq!(send(&mut tcp, at(20_100)), 0, "the next one is due");
+    }
+    tcp.acknowledge(at(20_100), &ack(6, 12, 14, 14));
+    assert_eq!(send(&mut tcp, at(20_100)), 11, "1.2 times 200 packets in 20 ms are 11.7 in 1/1024 s");
+    tcp.acknowledge(at(20_200), &ack(7, 14, 200, 200));
+    let rest = send(&mut tcp, at(20_200));
+    assert!((187 - 10..=187).contains(&rest), "{rest}");
+    tcp.acknowledge(at(20_300), &ack(8, 200, 202, 202));
+    let all = 187 - rest + 2;
+    assert_eq!(send(&mut tcp, at(20_300)), all, "what is in flight was sent 0.2 ms ago");
+}
