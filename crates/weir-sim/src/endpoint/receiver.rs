@@ -7,9 +7,9 @@
 //! | SACK compression: beyond a gap three packets are told of one by one, then those of a millisecond or a third of the round trip together (the kernel's `__tcp_ack_snd_check`) | [`ReceiverConfig::compress`] |
 //! | the kernel acknowledges the first packets of a connection one by one (quick ACKs) | [`ReceiverConfig::quick`] |
 //! | classic ECN: ECE until CWR (RFC 3168 section 6.1.3) | [`Feedback::Classic`] |
-//! | DCTCP: ECE tells the state of the packets acknowledged; a change sends what is held back (RFC 8257 section 3.2) | [`Feedback::Dctcp`] |
+//! | DCTCP: ECE tells the state of the packets acknowledged; a change sends what is held back, and acknowledges at once the packet that brought it (RFC 8257 section 3.2, `dctcp_ece_ack_update`) | [`Feedback::Dctcp`] |
 //! | the kernel acknowledges a packet with CWR at once, for its sender may have a window of one packet (`tcp_ecn_accept_cwr`) | the same, with [`Feedback::Classic`] and [`Feedback::Dctcp`] |
-//! | it acknowledges at once a packet that changes DCTCP's state (`dctcp_ece_ack_update`), and two from the first mark on that classic ECN has to echo (`tcp_data_ecn_check`) | not; docs/sim.md has what the first would change |
+//! | and two from the first mark on that classic ECN has to echo (`tcp_data_ecn_check`) | not |
 //! | generic receive offload: what comes within a time is taken, and acknowledged, together (the kernel's `gro_flush_timeout`; at most 64 kB, and not across a gap) | [`ReceiverConfig::gro`] |
 //! | QUIC's and accurate ECN's counts (RFC 9000 section 13.4.1, RFC 9768) | [`Feedback::Counted`] |
 
@@ -193,16 +193,17 @@ impl Receiver {
         let count = u64::from(segments);
         self.packets += count;
         self.ce += if marked { count } else { 0 };
-        match self.config.feedback {
+        let tells = match self.config.feedback {
             Feedback::Classic => {
                 if data.reduced {
                     self.echo = false;
                 }
                 self.echo |= marked;
+                data.reduced
             }
-            Feedback::Dctcp => self.echo = marked,
-            Feedback::Counted => {}
-        }
+            Feedback::Dctcp => std::mem::replace(&mut self.echo, marked) != marked || data.reduced,
+            Feedback::Counted => marked,
+        };
         let in_order = data.number == self.expected;
         if data.number >= self.expected {
             self.spin = !data.spin;
@@ -225,10 +226,6 @@ impl Receiver {
         self.waiting += u32::from(segments);
         self.newest = now;
         let next = self.stream.next();
-        let tells = match self.config.feedback {
-            Feedback::Classic | Feedback::Dctcp => data.reduced,
-            Feedback::Counted => marked,
-        };
         let quick = self.packets <= self.opened + u64::from(self.config.quick);
         let beyond = self.stream.has_gap();
         let gap = if self.config.compress == Duration::ZERO {

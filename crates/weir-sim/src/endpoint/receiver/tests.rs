@@ -140,10 +140,12 @@ fn an_answer_is_acknowledged_at_once() {
 fn dctcp_tells_marked_packets_from_others() {
     let mut receiver = Receiver::new(config(Feedback::Dctcp));
     assert_eq!(acks(&mut receiver, 0, data(0, 0), false), []);
-    // The packet that was held back is acknowledged without the echo.
-    assert_eq!(acks(&mut receiver, 1, data(1, 1), true), [(1, 1, false)]);
-    assert_eq!(acks(&mut receiver, 2, data(2, 2), true), [(3, 3, true)]);
-    assert_eq!(acks(&mut receiver, 3, data(3, 3), false), []);
+    // The packet that was held back is acknowledged without the echo, the one that is marked at once.
+    assert_eq!(acks(&mut receiver, 1, data(1, 1), true), [(1, 1, false), (2, 2, true)]);
+    assert_eq!(acks(&mut receiver, 2, data(2, 2), true), []);
+    assert_eq!(acks(&mut receiver, 3, data(3, 3), false), [(3, 3, true), (4, 4, false)]);
+    assert_eq!(acks(&mut receiver, 4, data(4, 4), false), []);
+    assert_eq!(acks(&mut receiver, 5, data(5, 5), false), [(6, 6, false)]);
 }
 
 #[test]
