@@ -16,9 +16,9 @@ use super::Sender;
 
 /// `sk_gso_max_size`, which a connection begins with.
 const GSO_MAX: u64 = 65_536;
-const LARGEST: u64 = 45;
+const LARGEST: u32 = 45;
 /// `sysctl_tcp_min_tso_segs`.
-const LEAST: u64 = 2;
+const LEAST: u32 = 2;
 /// Windows sent in 1/1024 s at 1.2 windows a round trip, for a round trip of a nanosecond.
 const PACING: u64 = 1_200_000_000 >> 10;
 const WINDOW_DIVISOR: u64 = 3;
@@ -35,26 +35,26 @@ impl Sender {
         }
         let mss = u64::from(self.config.mss);
         let window = window.min(self.config.window);
-        let room = window.saturating_sub(self.in_flight) / mss;
-        let full = self.super_packet(window, mss);
+        let free = window.saturating_sub(self.in_flight);
+        let full = self.super_packet(window) * mss;
         let left = self.writes.end() - self.next;
-        let goes = room >= full
-            || room >= left
-            || room * WINDOW_DIVISOR >= window / mss
+        let goes = free >= full
+            || free >= left.saturating_mul(mss)
+            || free.saturating_mul(WINDOW_DIVISOR) >= window
             || self.missing.recovers(self.una)
             || self.is_out_of_step(now);
         if goes {
-            self.together = room.min(full).saturating_sub(1) as u32;
+            self.together = (free.min(full) as u32 / self.config.mss).saturating_sub(1);
         }
         !goes
     }
 
     /// Segments of a full super-packet.
-    fn super_packet(&self, window: u64, mss: u64) -> u64 {
+    fn super_packet(&self, window: u64) -> u64 {
         let paced = window.saturating_mul(PACING) / self.oldest_rtt.as_nanos().max(1);
         let near = GSO_MAX >> (self.rtt.shortest.as_nanos() / 512_000).min(32);
         let bytes = paced.saturating_add(near).min(GSO_MAX);
-        (bytes / mss).clamp(LEAST, LARGEST)
+        u64::from((bytes as u32 / self.config.mss).clamp(LEAST, LARGEST))
     }
 
     /// Whether nothing was sent for a while, or no acknowledgement will come for a while.
