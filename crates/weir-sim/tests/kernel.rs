@@ -29,152 +29,128 @@ const SHORT: (&str, u64) = ("100mbit", 5);
 const SLOW: (&str, u64) = ("20mbit", 20);
 const DUAL: &str = "dualpi2 scalable any";
 
+/// One by one, behind DualPI2 at 40 Mbit/s and 7 ms, with nothing but rates to compare: what a row does not say.
+const PLAIN: Row =
+    Row { what: "", qdisc: DUAL, link: HOME, defer: false, flows: &[], delay: None, marked: None };
+
 const ROWS: &[Row] = &[
     // `dualpi2` under 7.2.12: the means of two to six boots, of one with ten flows of each kind.
     Row {
         what: "coupled, 1 + 1 (five boots there: 13.57-14.30, 23.95-24.68)",
-        qdisc: DUAL,
-        link: HOME,
         defer: true,
         flows: &[("cubic", 1, 13.956), ("dctcp", 1, 24.30)],
         delay: Some((14.9, 0.255)),
         marked: Some(11.85),
+        ..PLAIN
     },
     Row {
         what: "coupled, Reno",
-        qdisc: DUAL,
-        link: HOME,
         defer: true,
         flows: &[("reno", 1, 14.35), ("dctcp", 1, 23.905)],
         delay: Some((14.7, 0.255)),
         marked: Some(12.05),
+        ..PLAIN
     },
     Row {
         what: "coupled, 5 + 5",
-        qdisc: DUAL,
-        link: HOME,
         defer: true,
         flows: &[("cubic", 5, 2.272), ("dctcp", 5, 5.381)],
         delay: Some((15.1, 0.335)),
         marked: Some(50.7),
+        ..PLAIN
     },
     Row {
         what: "coupled, 10 + 10",
-        qdisc: DUAL,
-        link: HOME,
         defer: true,
         flows: &[("cubic", 10, 0.954), ("dctcp", 10, 2.871)],
         delay: Some((15.06, 0.40)),
         marked: Some(84.96),
+        ..PLAIN
     },
     Row {
         what: "coupled, one by one, 1 + 1 (six boots there: 11.92-12.70, 25.56-26.34)",
-        qdisc: DUAL,
-        link: HOME,
-        defer: false,
         flows: &[("cubic", 1, 12.37), ("dctcp", 1, 25.887)],
         delay: Some((15.0, 0.265)),
         marked: Some(10.85),
+        ..PLAIN
     },
     Row {
         what: "coupled, one by one, Reno",
-        qdisc: DUAL,
-        link: HOME,
-        defer: false,
         flows: &[("reno", 1, 12.98), ("dctcp", 1, 25.27)],
         delay: Some((14.85, 0.255)),
         marked: Some(11.2),
+        ..PLAIN
     },
     Row {
         what: "coupled, one by one, 5 + 5",
-        qdisc: DUAL,
-        link: HOME,
-        defer: false,
         flows: &[("cubic", 5, 2.118), ("dctcp", 5, 5.532)],
         delay: Some((14.97, 0.323)),
         marked: Some(49.4),
+        ..PLAIN
     },
     Row {
         what: "PIE",
         qdisc: "pie target 20ms ecn",
-        link: HOME,
-        defer: false,
         flows: &[("cubic", 1, 2.846), ("dctcp", 1, 35.454)],
-        delay: None,
-        marked: None,
+        ..PLAIN
     },
     Row {
         what: "FQ-CoDel",
         qdisc: "fq_codel",
-        link: HOME,
-        defer: false,
         flows: &[("cubic", 1, 19.101), ("dctcp", 1, 19.101)],
-        delay: None,
-        marked: None,
+        ..PLAIN
     },
     // The mean of three boots of 7.2.12 in Weir's world `vm`: cubic 1.87 to 2.64.
     Row {
         what: "RED",
         qdisc: "red min 120kb max 360kb limit 1500kb burst 220 ecn",
-        link: HOME,
         defer: true,
         flows: &[("cubic", 1, 2.233), ("dctcp", 1, 36.02)],
-        delay: None,
-        marked: None,
+        ..PLAIN
     },
     Row {
         what: "step by sojourn time, 2",
         qdisc: "fq_codel flows 1 ce_threshold 850us target 1s interval 2s",
         link: SHORT,
-        defer: false,
         flows: &[("dctcp", 2, 47.644)],
-        delay: None,
         marked: Some(18.5),
+        ..PLAIN
     },
     Row {
         what: "the same, 10",
         qdisc: "fq_codel flows 1 ce_threshold 850us target 1s interval 2s",
         link: SHORT,
-        defer: false,
         flows: &[("dctcp", 10, 9.359)],
-        delay: None,
         marked: Some(46.0),
+        ..PLAIN
     },
     Row {
         what: "step at 5 ms",
         qdisc: "fq_codel flows 1 ce_threshold 5ms target 1s interval 2s",
         link: SHORT,
-        defer: false,
         flows: &[("dctcp", 2, 47.772)],
-        delay: None,
-        marked: None,
+        ..PLAIN
     },
     Row {
         what: "step by RED, 10.6 kB",
         qdisc: "step threshold 10600b",
         link: SHORT,
-        defer: false,
         flows: &[("dctcp", 2, 47.607)],
-        delay: None,
-        marked: None,
+        ..PLAIN
     },
     Row {
         what: "step by RED, 3.1 kB",
         qdisc: "step threshold 3100b",
         link: SHORT,
-        defer: false,
         flows: &[("dctcp", 2, 44.26)],
-        delay: None,
-        marked: None,
+        ..PLAIN
     },
     Row {
         what: "CAKE",
         qdisc: "cake",
         link: SHORT,
-        defer: false,
         flows: &[("cubic", 1, 48.934), ("bbr1", 1, 46.771)],
-        delay: None,
-        marked: None,
+        ..PLAIN
     },
     // 7.2.12 in Weir's world `vm`, the mean of four boots: cubic 2.34 to 2.64. One of fq_codel.
     Row {
@@ -183,8 +159,7 @@ const ROWS: &[Row] = &[
         link: SLOW,
         defer: true,
         flows: &[("cubic", 1, 2.483), ("bbr1", 1, 16.29)],
-        delay: None,
-        marked: None,
+        ..PLAIN
     },
     Row {
         what: "FQ-CoDel, BBR",
@@ -192,8 +167,7 @@ const ROWS: &[Row] = &[
         link: SLOW,
         defer: true,
         flows: &[("cubic", 1, 9.536), ("bbr1", 1, 9.494)],
-        delay: None,
-        marked: None,
+        ..PLAIN
     },
 ];
 

@@ -9,7 +9,7 @@
 //! | classic ECN: ECE until CWR (RFC 3168 section 6.1.3) | [`Feedback::Classic`] |
 //! | DCTCP: ECE tells the state of the packets acknowledged; a change sends what is held back, and acknowledges at once the packet that brought it (RFC 8257 section 3.2, `dctcp_ece_ack_update`) | [`Feedback::Dctcp`] |
 //! | the kernel acknowledges a packet with CWR at once, for its sender may have a window of one packet (`tcp_ecn_accept_cwr`) | the same, with [`Feedback::Classic`] and [`Feedback::Dctcp`] |
-//! | and two packets from the first mark on that classic ECN has to echo (`tcp_data_ecn_check`) | not |
+//! | it acknowledges two packets at once from the first mark on that classic ECN has to echo (`tcp_data_ecn_check`) | not |
 //! | generic receive offload: what comes within a time is taken, and acknowledged, together (the kernel's `gro_flush_timeout`; at most 64 kB, and not across a gap) | [`ReceiverConfig::gro`] |
 //! | QUIC's and accurate ECN's counts (RFC 9000 section 13.4.1, RFC 9768) | [`Feedback::Counted`] |
 
