@@ -39,19 +39,20 @@ fn word(verdict: Verdict) -> String {
     serde_json::to_value(verdict).unwrap().as_str().unwrap().to_owned()
 }
 
-/// Of the round trip of 10 ms, what lies behind the queue.
-const BEHIND_MS: f64 = 5.0;
+/// Of the round trip of 10 ms, what lies behind the queue: nearly all. Where that is half of it, a cycle seen behind the queue
+/// is a third shorter than one seen before it, and a third of a Cubic flow's votes say that it does not respond.
+const BEHIND_MS: f64 = 9.0;
 
 #[test]
 fn a_capture_tells_what_the_run_told() {
     let Some(_turn) = root_and_turn() else { return };
     let (result, report) = run_and_assess(&scenario(
-        "rate = '30mbit', rtt = '10ms', qdisc = 'codel ecn target 2ms interval 20ms limit 10000p'",
+        "rate = '30mbit', rtt = '10ms', position = 0.9, qdisc = 'codel ecn target 2ms interval 20ms limit 10000p'",
         &[
-            "name = 'marked', stack = 'tcp', controller = 'cubic', ecn = true, bytes = '3mb'",
-            "name = 'lossy', stack = 'tcp', controller = 'cubic', bytes = '3mb'",
-            "name = 'quic', stack = 'quic', controller = 'cubic', ecn = true, bytes = '3mb'",
-            "name = 'udp', stack = 'udp', rate = '3mbit', duration = '700ms'",
+            "name = 'marked', stack = 'tcp', controller = 'cubic', ecn = true, bytes = '6mb'",
+            "name = 'lossy', stack = 'tcp', controller = 'cubic', bytes = '6mb'",
+            "name = 'quic', stack = 'quic', controller = 'cubic', ecn = true, bytes = '6mb'",
+            "name = 'udp', stack = 'udp', rate = '3mbit', duration = '1400ms'",
         ],
     ));
     assert_sound(&result);
@@ -69,7 +70,7 @@ fn a_capture_tells_what_the_run_told() {
     {
         let (seen, kind) = data(&report, port);
         let flow = flow(&result, name);
-        assert_completed(flow, 3 << 20);
+        assert_completed(flow, 6 << 20);
         assert_eq!(kind, stack);
         assert_eq!(seen.ecn.ce, flow.marked, "{name}: CE in the capture, marks in the run");
         assert_eq!(
