@@ -28,13 +28,25 @@ impl Data {
             | u64::from(self.spin) << 63
     }
 
+    /// Whether `handle` is of this packet, but perhaps for the spin bit.
+    #[inline]
+    pub(crate) fn is_packed_in(self, handle: u64) -> bool {
+        (self.pack() ^ handle) << 1 == 0
+    }
+
+    /// The spin bit in `handle`.
+    #[inline]
+    pub(crate) fn spin_of(handle: u64) -> bool {
+        handle >> 63 == 1
+    }
+
     /// Completes the numbers of `handle` to those nearest to what the receiver expects.
     pub(crate) fn unpack(handle: u64, number: u64, sequence: u64) -> Self {
         Self {
             number: nearest(handle >> SEQUENCE_BITS & mask(NUMBER_BITS), NUMBER_BITS, number),
             sequence: nearest(handle & mask(SEQUENCE_BITS), SEQUENCE_BITS, sequence),
             reduced: handle >> 62 & 1 == 1,
-            spin: handle >> 63 == 1,
+            spin: Self::spin_of(handle),
         }
     }
 }
@@ -42,8 +54,8 @@ impl Data {
 /// A packet at the receiver: one segment, or several in a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arriving {
-    /// The numbers of the first segment.
-    pub(crate) data: Data,
+    /// The numbers of the first segment, as they are on the wire.
+    pub(crate) handle: u64,
     pub(crate) segments: u16,
     /// Payload bytes of all segments.
     pub(crate) payload: u32,

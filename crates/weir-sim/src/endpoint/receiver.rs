@@ -85,6 +85,17 @@ impl ReceiverConfig {
     }
 }
 
+/// What a packet asks of its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// To be acknowledged with others.
+    Plain,
+    /// To be told of at once.
+    Urgent,
+    /// To wait with others beyond a gap.
+    Compressed,
+}
+
 /// The receiving end of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
@@ -188,10 +199,56 @@ impl Receiver {
 
     /// Takes a packet. Tells whether an acknowledgement is to go out at once.
     #[inline]
-    pub(crate) fn receive(&mut self, now: Time, packet: &Arriving) -> bool {
-        let Arriving { data, segments, payload, size, marked, sent } = *packet;
-        let count = u64::from(segments);
-        self.packets += count;
+    pub(crate) fn receive(&mut self, now: Time, packet: Arriving) -> bool {
+        let Arriving { handle, segments, payload, size, marked, .. } = packet;
+        self.packets += u64::from(segments);
+        self.waiting += u32::from(segments);
+        self.newest = now;
+        let quick = self.packets <= self.opened + u64::from(self.config.quick);
+        let expected =
+            Data { number: self.expected, sequence: self.stream.next(), reduced: false, spin: false };
+        // Nearly all are: one segment, the next of the stream and of those sent, without news of marks.
+        let plain = segments == 1
+            && expected.is_packed_in(handle)
+            && !(marked || self.echo || self.stream.has_gap() || self.notes.is_some());
+        let order = if plain {
+            self.spin = !Data::spin_of(handle);
+            self.fresh = self.fresh.min(expected.number);
+            self.note_number(expected.number);
+            self.stream.insert(expected.sequence);
+            self.bytes += u64::from(size.min(payload));
+            Order::Plain
+        } else {
+            self.sort(&{ packet }, quick)
+        };
+        if order == Order::Compressed {
+            self.due = self.due.min(now + self.config.compress);
+            return false;
+        }
+        let enough = self.waiting >= self.config.every || quick;
+        if now >= self.together {
+            self.together = now + self.config.gro;
+            self.taken = 0;
+        }
+        self.taken += u32::from(segments);
+        if order == Order::Urgent || (enough && (now >= self.together || self.taken >= GRO_SEGMENTS)) {
+            self.together = Time::ZERO;
+            return true;
+        }
+        if enough {
+            self.due = self.due.min(self.together);
+        } else if self.due == Time::MAX {
+            self.due = now + self.config.delay;
+        }
+        false
+    }
+
+    /// Sorts the segments of any packet into what has arrived, and says what they ask for.
+    #[inline(never)]
+    fn sort(&mut self, packet: &Arriving, quick: bool) -> Order {
+        let Arriving { handle, segments, payload, size, marked, sent } = *packet;
+        let (data, count) = (self.read(handle), u64::from(segments));
+        self.fresh = self.fresh.min(data.number);
         self.ce += if marked { count } else { 0 };
         let tells = match self.config.feedback {
             Feedback::Classic => {
@@ -222,11 +279,7 @@ impl Receiver {
                 notes.heard(sequence, !new, sent, self.stream.next() > sequence);
             }
         }
-        self.fresh = self.fresh.min(data.number);
-        self.waiting += u32::from(segments);
-        self.newest = now;
         let next = self.stream.next();
-        let quick = self.packets <= self.opened + u64::from(self.config.quick);
         let beyond = self.stream.has_gap();
         let gap = if self.config.compress == Duration::ZERO {
             !in_order || data.sequence >= next || next > before + count
@@ -235,25 +288,12 @@ impl Receiver {
         };
         let may_wait = news && beyond && next <= before + count && !quick && !tells;
         if may_wait && self.config.compress > Duration::ZERO && self.compresses(next) {
-            self.due = self.due.min(now + self.config.compress);
-            return false;
+            Order::Compressed
+        } else if gap || tells {
+            Order::Urgent
+        } else {
+            Order::Plain
         }
-        let enough = self.waiting >= self.config.every || quick;
-        if now >= self.together {
-            self.together = now + self.config.gro;
-            self.taken = 0;
-        }
-        self.taken += u32::from(segments);
-        if gap || tells || (enough && (now >= self.together || self.taken >= GRO_SEGMENTS)) {
-            self.together = Time::ZERO;
-            return true;
-        }
-        if enough {
-            self.due = self.due.min(self.together);
-        } else if self.due == Time::MAX {
-            self.due = now + self.config.delay;
-        }
-        false
     }
 
     /// Whether a packet beyond the gap before `next` waits to be told of (`__tcp_ack_snd_check`).

@@ -18,6 +18,7 @@ mod defer;
 mod losses;
 mod marks;
 mod missing;
+mod news;
 mod pacing;
 
 use std::collections::VecDeque;
@@ -32,6 +33,7 @@ use super::sent::{Fate, SentPacket, SentPackets};
 use super::writes::Writes;
 use losses::Arming;
 use missing::Missing;
+use news::News;
 use pacing::UNPACED;
 
 /// How losses are found.
@@ -324,31 +326,9 @@ impl Sender {
         self.ack_index = Some(frame.index);
         let mut ack = self.blank(now);
         let fresh = if in_order { frame.fresh } else { 0 }.max(self.sent.first());
-        let (mut newest, mut oldest, mut landed) = (None, u64::MAX, 0);
-        let (missing, known) = (&mut self.missing, self.newest);
-        let mut reordered = false;
-        for (from, to) in frame.ranges {
-            if to <= fresh {
-                // Only older and empty ones follow.
-                break;
-            }
-            self.sent.each(from.max(fresh)..to, |number, packet| {
-                match packet.fate {
-                    Fate::Delivered => return,
-                    Fate::Flying => {
-                        landed += u64::from(packet.bytes);
-                        oldest = oldest.min(number);
-                    }
-                    // Late, not lost. If it was sent again, that will arrive for nothing.
-                    Fate::Lost => {}
-                }
-                packet.fate = Fate::Delivered;
-                reordered |= known.is_some_and(|known| number < known);
-                missing.found(packet.sequence);
-                ack.delivered.add(packet.bytes);
-                newest = newest.max(Some(number));
-            });
-        }
+        let News { delivered, landed, oldest, newest, reordered } =
+            News::read(frame, fresh, self.newest, &mut self.sent, &mut self.missing);
+        ack.delivered = delivered;
         self.reordered |= reordered;
         self.in_flight -= landed;
         self.una = self.una.max(frame.next);
@@ -369,7 +349,8 @@ impl Sender {
                 let rtt = now.since(stamp.sent) - delay;
                 self.rtt.sample(rtt);
                 if self.config.defer {
-                    let oldest = self.sent_at(oldest).map_or(rtt, |sent| now.since(sent));
+                    let oldest = oldest.and_then(|oldest| self.sent_at(oldest));
+                    let oldest = oldest.map_or(rtt, |sent| now.since(sent));
                     self.oldest_rtt = Rtt::smooth(self.oldest_rtt, oldest);
                 }
                 ack.rtt = Some(rtt);
@@ -379,6 +360,9 @@ impl Sender {
             ack.rate = self.delivery.sample(now, stamp, self.rtt.shortest);
             ack.window_limited = number < self.limited_until;
         }
+        // What was declared lost long ago will not come any more.
+        let keep = 3 * self.rtt.smoothed.as_nanos();
+        self.sent.trim(|packet| now.since(packet.stamp.sent).as_nanos() < keep);
         self.find_losses(now, &mut ack);
         self.report(&mut ack);
         if self.in_flight == 0 {
@@ -429,10 +413,6 @@ impl Sender {
         };
         ack.app_limited = self.next >= self.writes.end() && self.again.is_empty();
         self.controller.on_ack(ack);
-        let keep = self.rtt.smoothed;
-        // What was declared lost long ago will not come any more.
-        let now = ack.now;
-        self.sent.trim(|packet| now.since(packet.stamp.sent).as_nanos() < 3 * keep.as_nanos());
     }
 
     /// Gives back what room it can: for a flow that has sent all it will.

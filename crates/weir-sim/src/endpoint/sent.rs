@@ -97,12 +97,13 @@ impl SentPackets {
         if (self.first..self.end).contains(&number) { self.slots.get(self.slot(number)) } else { None }
     }
 
-    /// Calls `visit` for the packets with these numbers, as far as they are known.
+    /// Calls `visit` for the packets with these numbers, all of which are known.
     #[inline]
     pub(crate) fn each(&mut self, numbers: Range<u64>, mut visit: impl FnMut(u64, &mut SentPacket)) {
+        debug_assert!(self.first <= numbers.start && numbers.end <= self.end);
         let slots = self.slots.as_mut_slice();
         let mask = slots.len().wrapping_sub(1);
-        for number in numbers.start.max(self.first)..numbers.end.min(self.end) {
+        for number in numbers {
             visit(number, &mut slots[number as usize & mask]);
         }
     }

@@ -4,8 +4,40 @@ use weir_core::{Ecn, FlowId, Packet, Time};
 
 use super::{Network, Next};
 use crate::endpoint::Arriving;
-use crate::flow::{Amount, Source};
+use crate::engine::Agenda;
+use crate::flow::{Amount, Flow, Source};
 use crate::observer::{Carried, Observer, Way};
+
+impl Flow {
+    /// The same of a flow without a route; somebody may want to see what comes back.
+    #[inline]
+    fn answer(&mut self, index: u32, at: Time, watched: bool, agenda: &mut Agenda<Next>) {
+        let mut frame = self.receiver.acknowledge(at);
+        frame.at += self.back;
+        if watched {
+            if self.returning.is_empty() {
+                agenda.add(frame.at, Next::Return(index));
+            }
+            self.returning.push_back(frame);
+        } else {
+            frame.at += self.around;
+            if self.acks.is_empty() {
+                agenda.add(frame.at, Next::Ack(index));
+            }
+            self.acks.push_back(frame);
+        }
+    }
+
+    /// Puts the receiver's timer on the agenda, if it is not there already.
+    #[inline]
+    fn await_reply(&mut self, index: u32, agenda: &mut Agenda<Next>) {
+        let due = self.receiver.due();
+        if due < self.receiver_timer {
+            self.receiver_timer = due;
+            agenda.add(due, Next::Reply(index));
+        }
+    }
+}
 
 impl<O: Observer> Network<O> {
     /// The receiver takes a packet that has left the last link.
@@ -14,9 +46,10 @@ impl<O: Observer> Network<O> {
         let flow = &mut self.flows[index as usize];
         let at = self.now + flow.tail;
         let payload = packet.wire_bytes - u32::from(packet.segments) * flow.header;
+        let mut asks = None;
         if let Source::Connection(sender) = &flow.source {
             let arriving = Arriving {
-                data: flow.receiver.read(packet.handle),
+                handle: packet.handle,
                 segments: packet.segments,
                 payload,
                 size: sender.mss(),
@@ -24,23 +57,16 @@ impl<O: Observer> Network<O> {
                 sent: packet.arrived,
             };
             let due = flow.receiver.due();
-            if due < at {
+            if due < at || flow.receiver.tells_apart(arriving.marked) {
                 // An acknowledgement that was due before this packet arrives goes out first.
-                self.answer(index, due);
-            } else if flow.receiver.tells_apart(arriving.marked) {
-                self.answer(index, at);
+                self.answer(index, due.min(at));
+                return self.deliver(packet);
             }
-            let flow = &mut self.flows[index as usize];
-            if flow.receiver.receive(at, &arriving) {
-                self.answer(index, at);
-            } else {
-                self.await_reply(index);
-            }
+            asks = Some(flow.receiver.receive(at, arriving));
         } else {
             flow.receiver.packets += 1;
             flow.receiver.bytes += u64::from(payload);
         }
-        let flow = &mut self.flows[index as usize];
         if let Amount::Bytes(wanted) = flow.amount
             && flow.report.finished.is_none()
             && flow.receiver.bytes >= wanted
@@ -48,7 +74,14 @@ impl<O: Observer> Network<O> {
             flow.report.finished = Some(at);
             self.unfinished -= 1;
         }
-        if flow.task.is_some() {
+        let has_task = flow.task.is_some();
+        match asks {
+            Some(true) if flow.routed.is_some() => self.send_ack(index, at),
+            Some(true) => flow.answer(index, at, self.watches_return, &mut self.agenda),
+            Some(false) => flow.await_reply(index, &mut self.agenda),
+            None => {}
+        }
+        if has_task {
             self.arrived(index, at);
         }
     }
@@ -63,17 +96,7 @@ impl<O: Observer> Network<O> {
         if due <= self.now {
             self.answer(index, due);
         } else {
-            self.await_reply(index);
-        }
-    }
-
-    /// Puts the receiver's timer on the agenda, if it is not there already.
-    fn await_reply(&mut self, index: u32) {
-        let flow = &mut self.flows[index as usize];
-        let due = flow.receiver.due();
-        if due < flow.receiver_timer {
-            flow.receiver_timer = due;
-            self.agenda.add(due, Next::Reply(index));
+            flow.await_reply(index, &mut self.agenda);
         }
     }
 
@@ -81,21 +104,9 @@ impl<O: Observer> Network<O> {
     fn answer(&mut self, index: u32, at: Time) {
         let flow = &mut self.flows[index as usize];
         if flow.routed.is_some() {
-            return self.send_ack(index, at);
-        }
-        let mut frame = flow.receiver.acknowledge(at);
-        frame.at += flow.back;
-        if self.watches_return {
-            if flow.returning.is_empty() {
-                self.agenda.add(frame.at, Next::Return(index));
-            }
-            flow.returning.push_back(frame);
+            self.send_ack(index, at);
         } else {
-            frame.at += flow.around;
-            if flow.acks.is_empty() {
-                self.agenda.add(frame.at, Next::Ack(index));
-            }
-            flow.acks.push_back(frame);
+            flow.answer(index, at, self.watches_return, &mut self.agenda);
         }
     }
 

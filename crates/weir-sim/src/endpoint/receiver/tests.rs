@@ -22,12 +22,12 @@ fn burst(
 ) -> Vec<(u64, u64, bool)> {
     let mut out = Vec::new();
     let now = Time::from_nanos(at);
-    let packet = Arriving { data, segments, payload, size: 1000, marked, sent: now };
+    let packet = Arriving { handle: data.pack(), segments, payload, size: 1000, marked, sent: now };
     let mut reply = |ack: AckFrame| out.push((ack.ranges[0].1, ack.next, ack.echo));
     if receiver.tells_apart(marked) {
         reply(receiver.acknowledge(now));
     }
-    if receiver.receive(now, &packet) {
+    if receiver.receive(now, packet) {
         reply(receiver.acknowledge(now));
     }
     out

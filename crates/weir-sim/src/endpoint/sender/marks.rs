@@ -75,8 +75,10 @@ mod tests {
             sent.extend(std::iter::from_fn(|| sender.poll(now)));
             for data in std::mem::take(&mut flying) {
                 let marked = marked(data.sequence);
-                let packet = Arriving { data, segments: 1, payload: 1000, size: 1000, marked, sent: now };
-                assert!(receiver.receive(now, &packet));
+                let handle = data.pack();
+                let packet =
+                    Arriving { handle, segments: 1, payload: 1000, size: 1000, marked, sent: now };
+                assert!(receiver.receive(now, packet));
                 sender.acknowledge(now, &receiver.acknowledge(now));
                 sent.extend(std::iter::from_fn(|| sender.poll(now)));
             }
