@@ -54,10 +54,20 @@ impl Delivery {
 
     /// A packet is sent; with it `in_flight` payload bytes are under way, and `restarts` if it is alone.
     pub fn send(&mut self, now: Time, in_flight: u64, restarts: bool) -> Stamp {
+        let mut stamp = Stamp::default();
+        self.stamp(&mut stamp, now, in_flight, restarts);
+        stamp
+    }
+
+    /// The same, written where it stays.
+    #[inline]
+    pub fn stamp(&mut self, stamp: &mut Stamp, now: Time, in_flight: u64, restarts: bool) {
         if restarts {
             (self.first_sent, self.delivered_at) = (now, now);
         }
-        Stamp { sent: now, in_flight, then: *self }
+        stamp.sent = now;
+        stamp.in_flight = in_flight;
+        stamp.then = *self;
     }
 
     /// There is nothing to send though the window is open, with `in_flight` packets under way: what is sent until they are

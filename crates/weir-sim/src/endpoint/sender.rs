@@ -199,6 +199,7 @@ impl Sender {
     }
 
     /// When a packet was sent, if it is not forgotten.
+    #[inline]
     pub(crate) fn sent_at(&self, number: u64) -> Option<Time> {
         self.sent.get(number).map(|packet| packet.stamp.sent)
     }
@@ -257,12 +258,18 @@ impl Sender {
         Some(self.transmit(now, sequence, bytes, again))
     }
 
+    /// [`poll`](Self::poll), not in line.
+    #[inline(never)]
+    fn poll_apart(&mut self, now: Time) -> Option<Outgoing> {
+        self.poll(now)
+    }
+
     /// The next packet of up to `most` segments, of what is held back and of what may go now and continues it; what does not
     /// continue it is held back.
     pub(crate) fn gather(&mut self, now: Time, held: &mut Option<Outgoing>, most: u16) -> Option<Burst> {
-        let mut burst = Burst::new(held.take().or_else(|| self.poll(now))?);
+        let mut burst = Burst::new(held.take().or_else(|| self.poll_apart(now))?);
         while burst.segments() < most && held.is_none() {
-            let Some(next) = self.poll(now) else { break };
+            let Some(next) = self.poll_apart(now) else { break };
             if !burst.take(&next) {
                 *held = Some(next);
             }
@@ -288,12 +295,13 @@ impl Sender {
         Some(self.transmit(now, sequence, bytes, true))
     }
 
-    #[inline]
+    #[inline(always)]
     fn transmit(&mut self, now: Time, sequence: u64, bytes: u32, again: bool) -> Outgoing {
         let restarts = self.in_flight == 0;
         self.in_flight += u64::from(bytes);
-        let stamp = self.delivery.send(now, self.in_flight, restarts);
-        let number = self.sent.push(SentPacket { sequence, bytes, fate: Fate::Flying, stamp });
+        let (number, packet) = self.sent.push();
+        (packet.sequence, packet.bytes, packet.fate) = (sequence, bytes, Fate::Flying);
+        self.delivery.stamp(&mut packet.stamp, now, self.in_flight, restarts);
         self.must_probe = self.must_probe.saturating_sub(1);
         self.controller.on_sent(&Sent { now, bytes, in_flight: self.in_flight, restarts });
         self.arm_probe(now);

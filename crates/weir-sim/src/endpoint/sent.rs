@@ -58,16 +58,16 @@ impl SentPackets {
         number as usize & self.slots.len().wrapping_sub(1)
     }
 
+    /// Adds a packet, to be filled in.
     #[inline]
-    pub(crate) fn push(&mut self, packet: SentPacket) -> u64 {
+    pub(crate) fn push(&mut self) -> (u64, &mut SentPacket) {
         if (self.end - self.first) as usize == self.slots.len() {
             self.grow();
         }
         let number = self.end;
         let slot = self.slot(number);
-        self.slots[slot] = packet;
         self.end += 1;
-        number
+        (number, &mut self.slots[slot])
     }
 
     /// Doubles the room.
@@ -156,13 +156,19 @@ mod tests {
         SentPacket { sequence, bytes: 1, fate: Fate::Flying, stamp }
     }
 
+    fn push(line: &mut SentPackets, packet: SentPacket) -> u64 {
+        let (number, slot) = line.push();
+        *slot = packet;
+        number
+    }
+
     #[test]
     fn numbers_stay_while_the_line_grows_and_moves_on() {
         let mut line = SentPackets::default();
         assert!(line.get(0).is_none() && line.get_mut(0).is_none());
         // The front moves on by two of three, so that the line wraps around at many lengths.
         for number in 0..10_000 {
-            assert_eq!(line.push(packet(number + 7)), number);
+            assert_eq!(push(&mut line, packet(number + 7)), number);
             for front in (line.first()..line.end()).take(usize::from(number % 3 > 0)) {
                 line.get_mut(front).unwrap().fate = Fate::Delivered;
             }
@@ -186,6 +192,6 @@ mod tests {
         line.fit();
         assert_eq!((line.first(), line.end()), (10_000, 10_000));
         assert_eq!(line.slots.capacity(), 0);
-        assert_eq!(line.push(packet(0)), 10_000);
+        assert_eq!(push(&mut line, packet(0)), 10_000);
     }
 }

@@ -1,9 +1,10 @@
 //! Links: packets are queued, sent one at a time at the rate, and leave.
 
-use weir_core::{Duration, Event, EventKind, EventSink, FlowId, Packet};
+use weir_core::{Duration, Event, EventKind, EventSink, FlowId, Packet, Time};
 
 use super::{Network, Next};
-use crate::hop::HopId;
+use crate::engine::Agenda;
+use crate::hop::{Hop, HopId};
 use crate::observer::Observer;
 
 /// Passes a discipline's events on with the link's name.
@@ -29,6 +30,70 @@ impl EventSink for Gone<'_> {
     }
 }
 
+/// What a link acts upon beside itself.
+pub(super) struct Around<'a, O> {
+    pub(super) id: HopId,
+    pub(super) now: Time,
+    pub(super) agenda: &'a mut Agenda<Next>,
+    pub(super) observer: &'a mut O,
+}
+
+impl Hop {
+    /// Queues a packet, which an idle link sends at once.
+    #[inline(always)]
+    pub(super) fn enqueue<O: Observer>(&mut self, mut packet: Packet, around: Around<'_, O>) {
+        packet.wire_bytes += u32::from(packet.segments) * self.overhead;
+        if let Some(replay) = &mut self.replay {
+            replay.enter(packet.id, packet.segments);
+        }
+        let mut sink = At { hop: around.id, observer: around.observer };
+        self.qdisc.enqueue(packet, around.now, &mut sink);
+        if self.transmitting.is_none() {
+            self.wake(around);
+        }
+    }
+
+    #[inline(never)]
+    fn wake<O: Observer>(&mut self, around: Around<'_, O>) {
+        self.begin(around);
+    }
+
+    /// Sends the next packet; nothing is being sent.
+    #[inline(always)]
+    fn begin<O: Observer>(&mut self, around: Around<'_, O>) {
+        let Around { id, now, agenda, observer } = around;
+        if self.opportunities.is_some() {
+            return self.await_opportunity(id, now, agenda);
+        }
+        match self.qdisc.dequeue(now, &mut At { hop: id, observer }) {
+            Some(packet) => {
+                if let Some(steps) = &self.steps {
+                    let rate = steps.at(now);
+                    if rate != self.rate {
+                        // What remains is of a nanosecond at the rate before.
+                        (self.rate, self.remainder) = (rate, 0);
+                    }
+                }
+                let took = self.rate.serialize(u64::from(packet.wire_bytes), &mut self.remainder);
+                self.report.busy = self.report.busy + took;
+                self.transmitting = Some(packet);
+                agenda.add(now + took, Next::Depart(id.0));
+            }
+            None => {
+                self.remainder = 0;
+                if let Some(ready) = self.qdisc.next_ready(now) {
+                    // A discipline that has dropped all it had leaves nothing to wait for; one that shapes does.
+                    let ready = ready.max(now + Duration::from_nanos(1));
+                    if ready < self.held {
+                        self.held = ready;
+                        agenda.add(ready, Next::Ready(id.0));
+                    }
+                }
+            }
+        }
+    }
+}
+
 impl<O: Observer> Network<O> {
     /// Empties the queues, and tells whose packets were in them.
     pub fn drain(&mut self) -> Vec<FlowId> {
@@ -50,61 +115,32 @@ impl<O: Observer> Network<O> {
         left
     }
 
-    pub(super) fn enqueue(&mut self, hop: HopId, mut packet: Packet) {
-        let state = &mut self.hops[hop.index()];
-        packet.wire_bytes += u32::from(packet.segments) * state.overhead;
-        if let Some(replay) = &mut state.replay {
-            replay.enter(packet.id, packet.segments);
-        }
-        let mut sink = At { hop, observer: &mut self.observer };
-        state.qdisc.enqueue(packet, self.now, &mut sink);
-        if state.transmitting.is_none() {
-            self.begin(hop.0);
+    #[inline]
+    pub(super) fn enqueue(&mut self, hop: HopId, packet: Packet) {
+        let (link, around) = self.link(hop);
+        link.enqueue(packet, around);
+    }
+
+    /// Lets a link send its next packet, if it is idle.
+    pub(super) fn begin(&mut self, index: u32) {
+        let (link, around) = self.link(HopId(index));
+        if link.transmitting.is_none() {
+            link.begin(around);
         }
     }
 
-    /// Lets an idle link send its next packet.
-    pub(super) fn begin(&mut self, index: u32) {
-        let hop = &mut self.hops[index as usize];
-        if hop.transmitting.is_some() {
-            return;
-        }
-        if hop.opportunities.is_some() {
-            return self.await_opportunity(index);
-        }
-        let mut sink = At { hop: HopId(index), observer: &mut self.observer };
-        match hop.qdisc.dequeue(self.now, &mut sink) {
-            Some(packet) => {
-                if let Some(steps) = &hop.steps {
-                    let rate = steps.at(self.now);
-                    if rate != hop.rate {
-                        // What remains is of a nanosecond at the rate before.
-                        (hop.rate, hop.remainder) = (rate, 0);
-                    }
-                }
-                let took = hop.rate.serialize(u64::from(packet.wire_bytes), &mut hop.remainder);
-                hop.report.busy = hop.report.busy + took;
-                hop.transmitting = Some(packet);
-                self.agenda.add(self.now + took, Next::Depart(index));
-            }
-            None => {
-                hop.remainder = 0;
-                if let Some(ready) = hop.qdisc.next_ready(self.now) {
-                    // A discipline that has dropped all it had leaves nothing to wait for; one that shapes does.
-                    let ready = ready.max(self.now + Duration::from_nanos(1));
-                    if ready < hop.held {
-                        hop.held = ready;
-                        self.agenda.add(ready, Next::Ready(index));
-                    }
-                }
-            }
-        }
+    /// A link, and what it acts upon.
+    #[inline]
+    fn link(&mut self, id: HopId) -> (&mut Hop, Around<'_, O>) {
+        let around = Around { id, now: self.now, agenda: &mut self.agenda, observer: &mut self.observer };
+        (&mut self.hops[id.index()], around)
     }
 
     pub(super) fn depart(&mut self, index: u32) {
         let Some(mut packet) = self.hops[index as usize].transmitting.take() else { return };
         self.left(index, &mut packet);
-        self.begin(index);
+        let (link, around) = self.link(HopId(index));
+        link.begin(around);
         self.hand_on(index, &packet);
     }
 

@@ -1,28 +1,32 @@
 //! Links with a trace: what they send at each of its opportunities. See [`crate::Trace`].
 
+use weir_core::Time;
+
 use super::Network;
 use super::Next;
 use super::links::At;
-use crate::hop::{HopId, MTU};
+use crate::engine::Agenda;
+use crate::hop::{Hop, HopId, MTU};
 use crate::observer::Observer;
 use crate::trace::OPPORTUNITY_BYTES;
 
 /// Bytes that a trace does not count: Ethernet's header.
 const UNCOUNTED: u32 = MTU - OPPORTUNITY_BYTES;
 
-impl<O: Observer> Network<O> {
-    /// Puts the next opportunity of a link on the agenda, if there is something to send.
-    pub(super) fn await_opportunity(&mut self, index: u32) {
-        let hop = &mut self.hops[index as usize];
-        let Some(state) = &mut hop.opportunities else { return };
-        let busy = hop.transmitting.is_some() || hop.qdisc.backlog().packets > 0;
+impl Hop {
+    /// Puts the next opportunity on the agenda, if there is something to send.
+    pub(super) fn await_opportunity(&mut self, id: HopId, now: Time, agenda: &mut Agenda<Next>) {
+        let Some(state) = &mut self.opportunities else { return };
+        let busy = self.transmitting.is_some() || self.qdisc.backlog().packets > 0;
         if busy && !state.awaited {
             state.awaited = true;
-            state.schedule.skip(self.now);
-            self.agenda.add(state.schedule.next(), Next::Opportunity(index));
+            state.schedule.skip(now);
+            agenda.add(state.schedule.next(), Next::Opportunity(id.0));
         }
     }
+}
 
+impl<O: Observer> Network<O> {
     /// An opportunity has come.
     pub(super) fn opportunity(&mut self, index: u32) {
         let mut bytes = OPPORTUNITY_BYTES;
@@ -50,6 +54,6 @@ impl<O: Observer> Network<O> {
                 self.hand_on(index, &packet);
             }
         }
-        self.await_opportunity(index);
+        self.hops[index as usize].await_opportunity(HopId(index), self.now, &mut self.agenda);
     }
 }

@@ -2,6 +2,7 @@
 
 use weir_core::{FlowId, Packet, Time};
 
+use super::links::Around;
 use super::{Network, Next};
 use crate::endpoint::{AckFrame, Burst, Sender};
 use crate::flow::{Amount, Flow, SAMPLE_INTERVAL, Sample, Source};
@@ -93,12 +94,11 @@ impl<O: Observer> Network<O> {
     /// Sends what the flow may send now, and sets its timers.
     pub(super) fn send(&mut self, index: u32) {
         let now = self.now;
-        if self.flows[index as usize].gso > 1 {
+        let flow = &self.flows[index as usize];
+        if flow.gso > 1 || flow.routed.is_some() || flow.treatment.is_some() || self.watches_return {
             self.send_bursts(index);
         } else {
-            while let Some(out) = self.sender(index).and_then(|sender| sender.poll(now)) {
-                self.emit(index, Burst::new(out).packet(self.next_id, FlowId(index), now));
-            }
+            self.send_straight(index);
         }
         let flow = &mut self.flows[index as usize];
         let Source::Connection(sender) = &mut flow.source else { return };
@@ -115,7 +115,24 @@ impl<O: Observer> Network<O> {
         }
     }
 
-    /// The same with generic segmentation offload: what continues goes as one packet.
+    /// One by one, to a link where nobody watches them come.
+    #[inline(always)]
+    fn send_straight(&mut self, index: u32) {
+        let now = self.now;
+        let flow = &mut self.flows[index as usize];
+        let Source::Connection(sender) = &mut flow.source else { return };
+        let id = flow.path[0];
+        let link = &mut self.hops[id.index()];
+        while let Some(out) = sender.poll(now) {
+            let packet = Burst::new(out).packet(self.next_id, FlowId(index), now);
+            self.next_id += 1;
+            flow.report.sent += 1;
+            let around = Around { id, now, agenda: &mut self.agenda, observer: &mut self.observer };
+            link.enqueue(Packet { hosts: flow.hosts, ..packet }, around);
+        }
+    }
+
+    /// With generic segmentation offload: what continues goes as one packet.
     fn send_bursts(&mut self, index: u32) {
         let (now, most) = (self.now, self.flows[index as usize].gso);
         let mut held = None;
@@ -191,6 +208,7 @@ impl<O: Observer> Network<O> {
     }
 
     /// What a sender does that has heard from its receiver.
+    #[inline(always)]
     fn go_on(&mut self, index: u32) {
         self.sample(index);
         self.send(index);
@@ -215,11 +233,16 @@ impl<O: Observer> Network<O> {
         self.send(index);
     }
 
+    #[inline]
     fn sample(&mut self, index: u32) {
-        let flow = &mut self.flows[index as usize];
-        if self.now < flow.sample_due {
-            return;
+        if self.now >= self.flows[index as usize].sample_due {
+            self.look_at(index);
         }
+    }
+
+    #[inline(never)]
+    fn look_at(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
         let Source::Connection(sender) = &flow.source else { return };
         flow.sample_due = self.now + SAMPLE_INTERVAL;
         flow.report.samples.push(Sample {

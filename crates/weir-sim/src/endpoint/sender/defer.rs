@@ -27,7 +27,7 @@ const SOON: Duration = Duration::from_millis(1);
 
 impl Sender {
     /// Whether the next packet, which the window lets go, waits for others.
-    #[inline]
+    #[inline(always)]
     pub(super) fn waits_for_more(&mut self, now: Time, window: u64) -> bool {
         if self.together > 0 {
             self.together -= 1;
