@@ -48,11 +48,8 @@ impl Burst {
     }
 
     pub(crate) fn packet(&self, id: u64, flow: FlowId, now: Time) -> Packet {
-        Packet {
-            handle: self.first.data.pack(),
-            segments: self.segments,
-            ..Packet::new(id, flow, self.wire_bytes, now).with_ecn(self.first.ecn)
-        }
+        let wire_bytes = self.wire_bytes;
+        Packet { wire_bytes, segments: self.segments, ..self.first.packet(id, flow, now) }
     }
 }
 

@@ -11,7 +11,6 @@ mod sent;
 mod stream;
 mod writes;
 
-pub(crate) use burst::Burst;
 pub use burst::LARGEST_GSO;
 pub(crate) use frame::{AckFrame, Arriving};
 pub(crate) use notes::Note;

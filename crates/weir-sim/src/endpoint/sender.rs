@@ -24,7 +24,7 @@ mod pacing;
 use std::collections::VecDeque;
 
 use weir_cc::{Ack, Controller, Count, Delivery, EcnUse, Rtt, Sent};
-use weir_core::{Duration, Ecn, Rate, Time};
+use weir_core::{Duration, Ecn, FlowId, Packet, Rate, Time};
 
 use super::burst::Burst;
 use super::frame::{AckFrame, Data};
@@ -79,11 +79,19 @@ pub(crate) struct Outgoing {
     pub(crate) ecn: Ecn,
 }
 
+impl Outgoing {
+    #[inline]
+    pub(crate) fn packet(&self, id: u64, flow: FlowId, now: Time) -> Packet {
+        Packet { handle: self.data.pack(), ..Packet::new(id, flow, self.wire_bytes, now).with_ecn(self.ecn) }
+    }
+}
+
 /// The sending end of a connection.
 pub(crate) struct Sender {
     config: SenderConfig,
     pub(crate) controller: Box<dyn Controller>,
     ecn: EcnUse,
+    codepoint: Ecn,
     pub(crate) writes: Writes,
     next: u64,
     una: u64,
@@ -134,6 +142,7 @@ impl Sender {
         Self {
             config,
             ecn: controller.ecn(),
+            codepoint: controller.ecn().codepoint(),
             controller,
             writes: Writes::new(config.mss),
             next: 0,
@@ -306,15 +315,9 @@ impl Sender {
         self.controller.on_sent(&Sent { now, bytes, in_flight: self.in_flight, restarts });
         self.arm_probe(now);
         let reduced = !again && std::mem::take(&mut self.reduced);
-        let ecn = if again && self.config.recovery == Recovery::Tcp {
-            // RFC 3168 section 6.1.5: retransmissions are Not-ECT. The kernel obeys only for classic ECN.
-            match self.ecn {
-                EcnUse::Classic => Ecn::NotEct,
-                other => other.codepoint(),
-            }
-        } else {
-            self.ecn.codepoint()
-        };
+        // RFC 3168 section 6.1.5: retransmissions are Not-ECT. The kernel obeys only for classic ECN.
+        let plain = again && self.config.recovery == Recovery::Tcp && self.ecn == EcnUse::Classic;
+        let ecn = if plain { Ecn::NotEct } else { self.codepoint };
         Outgoing {
             data: Data { number, sequence, reduced, spin: self.spin },
             wire_bytes: bytes + self.config.header,

@@ -32,40 +32,52 @@ impl EventSink for Gone<'_> {
 
 /// What a link acts upon beside itself.
 pub(super) struct Around<'a, O> {
-    pub(super) id: HopId,
     pub(super) now: Time,
     pub(super) agenda: &'a mut Agenda<Next>,
-    pub(super) observer: &'a mut O,
+    pub(super) sink: At<'a, O>,
 }
 
 impl Hop {
     /// Queues a packet, which an idle link sends at once.
     #[inline(always)]
-    pub(super) fn enqueue<O: Observer>(&mut self, mut packet: Packet, around: Around<'_, O>) {
+    pub(super) fn enqueue<O: Observer>(&mut self, mut packet: Packet, around: &mut Around<'_, O>) {
         packet.wire_bytes += u32::from(packet.segments) * self.overhead;
         if let Some(replay) = &mut self.replay {
             replay.enter(packet.id, packet.segments);
         }
-        let mut sink = At { hop: around.id, observer: around.observer };
-        self.qdisc.enqueue(packet, around.now, &mut sink);
+        self.qdisc.enqueue(packet, around.now, &mut around.sink);
         if self.transmitting.is_none() {
             self.wake(around);
         }
     }
 
     #[inline(never)]
-    fn wake<O: Observer>(&mut self, around: Around<'_, O>) {
+    fn wake<O: Observer>(&mut self, around: &mut Around<'_, O>) {
         self.begin(around);
+    }
+
+    /// Keeps the books of a packet that has left, which goes on without the link's overhead. Tells whether it comes out of the
+    /// tunnel, if there is one.
+    #[inline]
+    pub(super) fn leave<O: Observer>(&mut self, packet: &mut Packet, around: &mut Around<'_, O>) -> bool {
+        self.report.packets += 1;
+        self.report.bytes += u64::from(packet.wire_bytes);
+        around.sink.observer.departed(around.sink.hop, packet, around.now);
+        packet.wire_bytes -= u32::from(packet.segments) * self.overhead;
+        let arrives = self.replay.as_mut().is_none_or(|replay| replay.takes(packet.id));
+        self.report.lost += u64::from(!arrives);
+        arrives
     }
 
     /// Sends the next packet; nothing is being sent.
     #[inline(always)]
-    fn begin<O: Observer>(&mut self, around: Around<'_, O>) {
-        let Around { id, now, agenda, observer } = around;
+    fn begin<O: Observer>(&mut self, around: &mut Around<'_, O>) {
+        let Around { now, agenda, sink } = around;
+        let (now, id) = (*now, sink.hop);
         if self.opportunities.is_some() {
             return self.await_opportunity(id, now, agenda);
         }
-        match self.qdisc.dequeue(now, &mut At { hop: id, observer }) {
+        match self.qdisc.dequeue(now, sink) {
             Some(packet) => {
                 if let Some(steps) = &self.steps {
                     let rate = steps.at(now);
@@ -117,51 +129,40 @@ impl<O: Observer> Network<O> {
 
     #[inline]
     pub(super) fn enqueue(&mut self, hop: HopId, packet: Packet) {
-        let (link, around) = self.link(hop);
-        link.enqueue(packet, around);
+        let (link, mut around) = self.link(hop);
+        link.enqueue(packet, &mut around);
     }
 
     /// Lets a link send its next packet, if it is idle.
     pub(super) fn begin(&mut self, index: u32) {
-        let (link, around) = self.link(HopId(index));
+        let (link, mut around) = self.link(HopId(index));
         if link.transmitting.is_none() {
-            link.begin(around);
+            link.begin(&mut around);
         }
     }
 
     /// A link, and what it acts upon.
     #[inline]
-    fn link(&mut self, id: HopId) -> (&mut Hop, Around<'_, O>) {
-        let around = Around { id, now: self.now, agenda: &mut self.agenda, observer: &mut self.observer };
-        (&mut self.hops[id.index()], around)
+    pub(super) fn link(&mut self, id: HopId) -> (&mut Hop, Around<'_, O>) {
+        let sink = At { hop: id, observer: &mut self.observer };
+        (&mut self.hops[id.index()], Around { now: self.now, agenda: &mut self.agenda, sink })
     }
 
     pub(super) fn depart(&mut self, index: u32) {
-        let Some(mut packet) = self.hops[index as usize].transmitting.take() else { return };
-        self.left(index, &mut packet);
-        let (link, around) = self.link(HopId(index));
-        link.begin(around);
-        self.hand_on(index, &packet);
+        let (link, mut around) = self.link(HopId(index));
+        let Some(mut packet) = link.transmitting else { return };
+        link.transmitting = None;
+        let arrives = link.leave(&mut packet, &mut around);
+        link.begin(&mut around);
+        self.hand_on(index, &packet, arrives);
     }
 
-    /// Keeps the books of a packet that has left the link. As it goes on, it is without the link's overhead.
-    pub(super) fn left(&mut self, index: u32, packet: &mut Packet) {
-        let hop = &mut self.hops[index as usize];
-        hop.report.packets += 1;
-        hop.report.bytes += u64::from(packet.wire_bytes);
-        self.observer.departed(HopId(index), packet, self.now);
-        packet.wire_bytes -= u32::from(packet.segments) * hop.overhead;
-    }
-
+    /// Hands on a packet that has left a link, if it `arrives` at its end.
     #[inline]
-    pub(super) fn hand_on(&mut self, index: u32, packet: &Packet) {
-        let hop = &mut self.hops[index as usize];
-        if hop.replay.as_mut().is_some_and(|replay| !replay.takes(packet.id)) {
-            hop.report.lost += 1;
+    pub(super) fn hand_on(&mut self, index: u32, packet: &Packet, arrives: bool) {
+        if !arrives {
             self.observer.lost(packet.flow, self.now);
-            return;
-        }
-        if self.flows[packet.flow.0 as usize].routed.is_some() {
+        } else if self.flows[packet.flow.0 as usize].routed.is_some() {
             self.leave_queue(HopId(index), packet);
         } else {
             self.deliver(packet);

@@ -4,7 +4,6 @@ use weir_core::Time;
 
 use super::Network;
 use super::Next;
-use super::links::At;
 use crate::engine::Agenda;
 use crate::hop::{Hop, HopId, MTU};
 use crate::observer::Observer;
@@ -35,13 +34,12 @@ impl<O: Observer> Network<O> {
             state.schedule.take();
         }
         while bytes > 0 {
-            let hop = &mut self.hops[index as usize];
-            let Some(state) = &mut hop.opportunities else { return };
-            if hop.transmitting.is_none() {
-                let mut sink = At { hop: HopId(index), observer: &mut self.observer };
-                let Some(packet) = hop.qdisc.dequeue(self.now, &mut sink) else { break };
+            let (link, mut around) = self.link(HopId(index));
+            let Some(state) = &mut link.opportunities else { return };
+            if link.transmitting.is_none() {
+                let Some(packet) = link.qdisc.dequeue(around.now, &mut around.sink) else { break };
                 state.left = packet.wire_bytes.saturating_sub(u32::from(packet.segments) * UNCOUNTED);
-                hop.transmitting = Some(packet);
+                link.transmitting = Some(packet);
             }
             let part = state.left.min(bytes);
             state.left -= part;
@@ -49,9 +47,9 @@ impl<O: Observer> Network<O> {
             if state.left > 0 {
                 break;
             }
-            if let Some(mut packet) = hop.transmitting.take() {
-                self.left(index, &mut packet);
-                self.hand_on(index, &packet);
+            if let Some(mut packet) = link.transmitting.take() {
+                let arrives = link.leave(&mut packet, &mut around);
+                self.hand_on(index, &packet, arrives);
             }
         }
         self.hops[index as usize].await_opportunity(HopId(index), self.now, &mut self.agenda);

@@ -2,9 +2,9 @@
 
 use weir_core::{FlowId, Packet, Time};
 
-use super::links::Around;
+use super::links::{Around, At};
 use super::{Network, Next};
-use crate::endpoint::{AckFrame, Burst, Sender};
+use crate::endpoint::{AckFrame, Sender};
 use crate::flow::{Amount, Flow, SAMPLE_INTERVAL, Sample, Source};
 use crate::hop::HopId;
 use crate::observer::{Carried, Observer};
@@ -123,12 +123,13 @@ impl<O: Observer> Network<O> {
         let Source::Connection(sender) = &mut flow.source else { return };
         let id = flow.path[0];
         let link = &mut self.hops[id.index()];
+        let sink = At { hop: id, observer: &mut self.observer };
+        let mut around = Around { now, agenda: &mut self.agenda, sink };
         while let Some(out) = sender.poll(now) {
-            let packet = Burst::new(out).packet(self.next_id, FlowId(index), now);
+            let packet = out.packet(self.next_id, FlowId(index), now);
             self.next_id += 1;
             flow.report.sent += 1;
-            let around = Around { id, now, agenda: &mut self.agenda, observer: &mut self.observer };
-            link.enqueue(Packet { hosts: flow.hosts, ..packet }, around);
+            link.enqueue(Packet { hosts: flow.hosts, ..packet }, &mut around);
         }
     }
 
