@@ -226,12 +226,8 @@ impl Receiver {
             return false;
         }
         let enough = self.waiting >= self.config.every || quick;
-        if now >= self.together {
-            self.together = now + self.config.gro;
-            self.taken = 0;
-        }
-        self.taken += u32::from(segments);
-        if order == Order::Urgent || (enough && (now >= self.together || self.taken >= GRO_SEGMENTS)) {
+        let alone = self.config.gro == Duration::ZERO || self.takes_alone(now, segments);
+        if order == Order::Urgent || (enough && alone) {
             self.together = Time::ZERO;
             return true;
         }
@@ -241,6 +237,16 @@ impl Receiver {
             self.due = now + self.config.delay;
         }
         false
+    }
+
+    /// Whether a packet is taken without waiting for others (generic receive offload).
+    fn takes_alone(&mut self, now: Time, segments: u16) -> bool {
+        if now >= self.together {
+            self.together = now + self.config.gro;
+            self.taken = 0;
+        }
+        self.taken += u32::from(segments);
+        self.taken >= GRO_SEGMENTS
     }
 
     /// Sorts the segments of any packet into what has arrived, and says what they ask for.

@@ -101,6 +101,8 @@ pub(crate) struct Sender {
     reordered: bool,
     sent: SentPackets,
     newest: Option<u64>,
+    /// Of packets from this number on nothing was heard, and none is held lost.
+    flying_from: u64,
     /// None before this number is in flight.
     doubted: u64,
     in_flight: u64,
@@ -152,6 +154,7 @@ impl Sender {
             reordered: false,
             sent: SentPackets::default(),
             newest: None,
+            flying_from: 0,
             doubted: 0,
             in_flight: 0,
             rtt: Rtt::default(),
@@ -337,8 +340,7 @@ impl Sender {
         self.ack_index = Some(frame.index);
         let mut ack = self.blank(now);
         let fresh = if in_order { frame.fresh } else { 0 }.max(self.sent.first());
-        let News { delivered, landed, oldest, newest, reordered } =
-            News::read(frame, fresh, self.newest, &mut self.sent, &mut self.missing);
+        let News { delivered, landed, oldest, newest, reordered } = self.read_news(frame, fresh);
         ack.delivered = delivered;
         self.reordered |= reordered;
         self.in_flight -= landed;
@@ -353,6 +355,7 @@ impl Sender {
         {
             if self.newest.is_none_or(|newest| number > newest) {
                 self.newest = Some(number);
+                self.flying_from = self.flying_from.max(number + 1);
                 let delay = match self.config.recovery {
                     Recovery::Quic => frame.delay,
                     Recovery::Tcp => Duration::ZERO,

@@ -102,8 +102,7 @@ impl<O: Observer> Network<O> {
         }
         let flow = &mut self.flows[index as usize];
         let Source::Connection(sender) = &mut flow.source else { return };
-        let due = sender.timer();
-        if due < flow.timer {
+        if let Some(due) = sender.timer_before(flow.timer) {
             flow.timer = due;
             self.agenda.add(due.max(now), Next::Timer(index));
         }

@@ -23,12 +23,29 @@ pub(super) struct Arming {
 
 impl Sender {
     /// When [`timeout`](Self::timeout) is due.
-    #[inline]
     pub(crate) fn timer(&mut self) -> Time {
+        self.reckon_probe();
+        self.loss_due.min(self.probe_due).min(self.controller.timer().unwrap_or(Time::MAX))
+    }
+
+    /// The same if that is before `limit`.
+    #[inline]
+    pub(crate) fn timer_before(&mut self, limit: Time) -> Option<Time> {
+        // An acknowledgement puts the probe off, which nearly always was far off already: then it need not be known when it is.
+        let is_far = self.arming.as_ref().is_some_and(|arming| arming.from + self.least_patience() >= limit);
+        let due = if is_far {
+            self.loss_due.min(self.controller.timer().unwrap_or(Time::MAX))
+        } else {
+            self.timer()
+        };
+        (due < limit).then_some(due)
+    }
+
+    /// Reckons when the probe is due that was armed last.
+    fn reckon_probe(&mut self) {
         if let Some(arming) = self.arming.take() {
             self.probe_due = arming.from + self.patience(arming.clean);
         }
-        self.loss_due.min(self.probe_due).min(self.controller.timer().unwrap_or(Time::MAX))
     }
 
     /// Declares lost what the newest acknowledged packet has overtaken by too much.
@@ -58,6 +75,8 @@ impl Sender {
         };
         let recovers = self.config.recovery == Recovery::Tcp && self.missing.recovers(self.una);
         let patient = !recovers || self.reordered;
+        // By what is in flight now.
+        self.reckon_probe();
         let mut waits = None;
         for number in oldest..newest {
             let Some(packet) = self.sent.get_mut(number) else { continue };
@@ -133,6 +152,7 @@ impl Sender {
                 self.lose(&packet);
             }
         }
+        self.flying_from = self.sent.end();
         self.loss_due = Time::MAX;
         self.missing.time_out(self.next);
         self.controller.on_timeout(now, in_flight);
@@ -143,8 +163,15 @@ impl Sender {
         self.arming = Some(Arming { from: now, clean: self.again.is_empty() });
     }
 
-    /// How long it waits for an acknowledgement before it probes.
+    /// No less than this is its patience.
     #[inline]
+    fn least_patience(&self) -> Duration {
+        let Rtt { smoothed, .. } = self.rtt;
+        let more = if self.config.recovery == Recovery::Tcp { SHORTEST_RTO } else { Duration::ZERO };
+        (smoothed + smoothed.min(more)).min(LONGEST_RTO)
+    }
+
+    /// How long it waits for an acknowledgement before it probes.
     fn patience(&self, clean: bool) -> Duration {
         let Rtt { smoothed, variation, .. } = self.rtt;
         let wait = if smoothed == Duration::ZERO {

@@ -76,8 +76,7 @@ mod tests {
             for data in std::mem::take(&mut flying) {
                 let marked = marked(data.sequence);
                 let handle = data.pack();
-                let packet =
-                    Arriving { handle, segments: 1, payload: 1000, size: 1000, marked, sent: now };
+                let packet = Arriving { handle, segments: 1, payload: 1000, size: 1000, marked, sent: now };
                 assert!(receiver.receive(now, packet));
                 sender.acknowledge(now, &receiver.acknowledge(now));
                 sent.extend(std::iter::from_fn(|| sender.poll(now)));

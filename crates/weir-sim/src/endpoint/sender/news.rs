@@ -2,9 +2,9 @@
 
 use weir_cc::Count;
 
-use super::missing::Missing;
+use super::Sender;
 use crate::endpoint::frame::AckFrame;
-use crate::endpoint::sent::{Fate, SentPackets};
+use crate::endpoint::sent::Fate;
 
 /// What has arrived.
 #[derive(Debug, Default)]
@@ -20,50 +20,34 @@ pub(super) struct News {
     pub(super) reordered: bool,
 }
 
-impl News {
-    /// What `frame` tells of `sent` from number `fresh` on, where `known` is the newest packet that was heard of.
+impl Sender {
+    /// What `frame` tells of the packets from number `fresh` on.
     #[inline]
-    pub(super) fn read(
-        frame: &AckFrame,
-        fresh: u64,
-        known: Option<u64>,
-        sent: &mut SentPackets,
-        missing: &mut Missing,
-    ) -> Self {
+    pub(super) fn read_news(&mut self, frame: &AckFrame, fresh: u64) -> News {
         let [(from, to), (_, before), ..] = frame.ranges;
-        let (from, to) = (from.max(fresh), to.min(sent.end()));
-        // Nearly always one run of packets has arrived that were not heard of, and nothing is missing.
-        if before > fresh || from >= to || missing.count() > 0 || known.is_some_and(|known| known >= from) {
-            return Self::read_any(frame, fresh, known, sent, missing);
+        let (from, to) = (from.max(fresh), to.min(self.sent.end()));
+        // Nearly always one run of packets has arrived, all of which were in flight, and nothing is missing.
+        if before > fresh || from >= to || from < self.flying_from || self.missing.count() > 0 {
+            return self.read_any_news(frame, fresh);
         }
-        let (mut bytes, mut landed, mut oldest) = (0, 0, u64::MAX);
-        sent.each(from..to, |number, packet| {
-            let size = u64::from(packet.bytes);
-            bytes += size;
-            if packet.fate == Fate::Flying {
-                landed += size;
-                oldest = oldest.min(number);
-            }
+        let mut bytes = 0;
+        self.sent.each(from..to, |_, packet| {
+            debug_assert_eq!(packet.fate, Fate::Flying);
+            bytes += u64::from(packet.bytes);
             packet.fate = Fate::Delivered;
         });
         let delivered = Count { packets: (to - from) as u32, bytes };
-        let oldest = (oldest < u64::MAX).then_some(oldest);
-        Self { delivered, landed, oldest, newest: Some(to - 1), reordered: false }
+        News { delivered, landed: bytes, oldest: Some(from), newest: Some(to - 1), reordered: false }
     }
 
     /// The same if some may have been lost, or heard of before.
     #[inline(never)]
-    fn read_any(
-        frame: &AckFrame,
-        fresh: u64,
-        known: Option<u64>,
-        sent: &mut SentPackets,
-        missing: &mut Missing,
-    ) -> Self {
-        let mut news = Self::default();
+    fn read_any_news(&mut self, frame: &AckFrame, fresh: u64) -> News {
+        let mut news = News::default();
+        let (known, end) = (self.newest, self.sent.end());
         // Newest first: after one that is not news come only older and empty ones.
         for (from, to) in frame.ranges.into_iter().take_while(|(_, to)| *to > fresh) {
-            sent.each(from.max(fresh)..to.min(sent.end()), |number, packet| {
+            self.sent.each(from.max(fresh)..to.min(end), |number, packet| {
                 match packet.fate {
                     Fate::Delivered => return,
                     Fate::Flying => {
@@ -75,7 +59,7 @@ impl News {
                 }
                 packet.fate = Fate::Delivered;
                 news.reordered |= known.is_some_and(|known| number < known);
-                missing.found(packet.sequence);
+                self.missing.found(packet.sequence);
                 news.delivered.add(packet.bytes);
                 news.newest = news.newest.max(Some(number));
             });
