@@ -219,7 +219,7 @@ impl Receiver {
             self.bytes += u64::from(size.min(payload));
             Order::Plain
         } else {
-            self.sort(&{ packet }, quick)
+            self.sort(packet, quick)
         };
         if order == Order::Compressed {
             self.due = self.due.min(now + self.config.compress);
@@ -251,8 +251,8 @@ impl Receiver {
 
     /// Sorts the segments of any packet into what has arrived, and says what they ask for.
     #[inline(never)]
-    fn sort(&mut self, packet: &Arriving, quick: bool) -> Order {
-        let Arriving { handle, segments, payload, size, marked, sent } = *packet;
+    fn sort(&mut self, packet: Arriving, quick: bool) -> Order {
+        let Arriving { handle, segments, payload, size, marked, sent } = packet;
         let (data, count) = (self.read(handle), u64::from(segments));
         self.fresh = self.fresh.min(data.number);
         self.ce += if marked { count } else { 0 };

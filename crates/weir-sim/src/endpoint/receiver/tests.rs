@@ -1,3 +1,5 @@
+use weir_core::Seed;
+
 use super::{AckFrame, Arriving, Data, Duration, Feedback, Receiver, ReceiverConfig, Time};
 
 fn data(number: u64, sequence: u64) -> Data {
@@ -162,4 +164,59 @@ fn reordered_packets_join_their_ranges() {
     }
     let ack = receiver.acknowledge(Time::from_nanos(99));
     assert_eq!(ack.ranges, [(40, 41), (30, 32), (25, 26), (20, 21)]);
+}
+
+/// A receiver that keeps notes takes no packet the short way.
+#[test]
+fn the_short_way_leads_where_the_long_one_does() {
+    let mut random = Seed::default().stream("short way");
+    for (round, feedback) in
+        [Feedback::Classic, Feedback::Dctcp, Feedback::Counted].into_iter().cycle().take(60).enumerate()
+    {
+        let gro = Duration::from_micros([0, 20][round % 2]);
+        let compress = Duration::from_micros([0, 300][round / 2 % 2]);
+        let config = ReceiverConfig { gro, compress, quick: 5, ..config(feedback) };
+        let (mut short, mut long) = (Receiver::new(config), Receiver::new(config));
+        long.keep_notes();
+        let (mut now, mut number, mut sequence) = (Time::ZERO, 0, 0);
+        let mut again = Vec::new();
+        for _ in 0..2_000 {
+            now += Duration::from_nanos(random.below(60_000));
+            for receiver in [&mut short, &mut long] {
+                if receiver.due() <= now {
+                    receiver.acknowledge(now);
+                }
+            }
+            let segments = if random.below(10) == 0 { 3 } else { 1 };
+            let lost = if segments == 1 && random.below(3) == 0 { again.pop() } else { None };
+            let first = lost.unwrap_or(sequence);
+            let data = Data {
+                number,
+                sequence: first,
+                reduced: random.below(50) == 0,
+                spin: now.as_nanos() >> 18 & 1 == 1,
+            };
+            number += u64::from(segments);
+            sequence += if lost.is_none() { u64::from(segments) } else { 0 };
+            if random.below(30) == 0 {
+                // Lost, with all its segments; the last comes again.
+                again.push(first + u64::from(segments) - 1);
+                continue;
+            }
+            let payload = 1000 * u32::from(segments) - random.below(2) as u32 * 300;
+            let marked = random.below(20) == 0;
+            let packet = Arriving { handle: data.pack(), segments, payload, size: 1000, marked, sent: now };
+            let [one, other] = [&mut short, &mut long].map(|receiver| {
+                let mut frames = Vec::new();
+                if receiver.tells_apart(marked) {
+                    frames.push(receiver.acknowledge(now));
+                }
+                if receiver.receive(now, packet) {
+                    frames.push(receiver.acknowledge(now));
+                }
+                format!("{frames:?} {:?} {} {}", receiver.due(), receiver.bytes, receiver.packets)
+            });
+            assert_eq!(one, other, "{config:?} {packet:?}");
+        }
+    }
 }
