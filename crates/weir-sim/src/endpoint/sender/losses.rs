@@ -44,7 +44,9 @@ impl Sender {
     /// Reckons when the probe is due that was armed last.
     fn reckon_probe(&mut self) {
         if let Some(arming) = self.arming.take() {
-            self.probe_due = arming.from + self.patience(arming.clean);
+            let patience = self.patience(arming.clean);
+            debug_assert!(patience >= self.least_patience());
+            self.probe_due = arming.from + patience;
         }
     }
 
