@@ -198,8 +198,8 @@ fn overhead_counts_against_rate_and_limit() {
 #[test]
 fn each_flow_has_its_own_round_trip_time_and_captures_hold_what_left() {
     let Some(_turn) = root_and_turn() else { return };
-    // Some two thousand packets, so that one stumble of the machine, after which the kernel does not announce what it takes in
-    // one go, is a small share of them.
+    // Some two thousand packets, so that the steps that the kernel leaves unannounced when the machine stumbles once, some
+    // twenty, are a small share of them.
     let scenario = scenario(
         "rate = '50mbit', rtt = '8ms', position = 0.2, qdisc = 'pfifo limit 200p'",
         &[

@@ -40,7 +40,7 @@ fn word(verdict: Verdict) -> String {
 }
 
 /// Of the round trip of 10 ms, what lies behind the queue: nearly all. Where that is half of it, a cycle seen behind the queue
-/// is a third shorter than one seen before it, and a third of a Cubic flow's votes say that it does not respond.
+/// is a fifth shorter than one seen before it, and more than a quarter of a Cubic flow's votes say that it does not respond.
 const BEHIND_MS: f64 = 9.0;
 
 #[test]
