@@ -137,24 +137,35 @@ WEIR_INLINE u32 weir_fast_applies(const struct weir_law_params *law)
 	return law->spin_from_accepted && law->long_header_counts && !law->quic_needs_initial && law->full_cycles &&
 	       law->modular_sequence && law->marker_needs_data && law->second_marker_on_match && !law->sack_completes_half &&
 	       law->first_bytes_count && law->wide_arithmetic && !law->count_arriving_ce && !law->udp_bytes_from_frame &&
-	       law->reset_on_open && law->full_parser && law->key_has_protocol && !law->ignore_optimistic_acks;
+	       law->reset_on_open && law->full_parser && law->key_has_protocol && law->plausible_sequence &&
+	       law->lapse_round_trips;
 }
 
-/* These settings as constants to the compiler. */
+/* These settings as constants to the compiler, but for those that presets with a fast path differ in. */
 WEIR_INLINE void weir_fast_params(const struct weir_law_params *law, struct weir_law_params *fast)
 {
 	weir_law_paper(fast);
 	fast->main_signal = law->main_signal;
+	fast->ignore_optimistic_acks = law->ignore_optimistic_acks;
+	fast->loss_without_ecn = law->loss_without_ecn;
 }
 
 /* Runs the law on a forward packet that opens nothing and ends no cycle, or declines. */
-WEIR_INLINE u32 weir_fast_law(const struct weir_law_params *fast, struct weir_flow *flow, const struct weir_packet *packet)
+WEIR_INLINE u32 weir_fast_law(const struct weir_law_params *fast, struct weir_flow *flow, const struct weir_packet *packet,
+			      u32 tick)
 {
+	if ((s32)(tick - flow->next_look) >= 0 || (packet->ecn && !(flow->state & WEIR_IS_ECT)))
+		return 0;
 	if (packet->kind == WEIR_TCP) {
 		const u16 known = WEIR_SEEN_FORWARD | WEIR_HAS_MARKER | WEIR_HAS_ACK | WEIR_HAS_EDGE;
-		u32 end = packet->tcp_seq + packet->payload_bytes;
+		u32 end = packet->tcp_seq + packet->payload_bytes, flight;
 
 		if ((flow->state & known) != known || (packet->tcp_flags & (WEIR_SYN | WEIR_FIN | WEIR_RST)))
+			return 0;
+		/* weir_tcp_fits() where an acknowledgement has borne out the edges. */
+		flight = flow->right_edge - flow->highest_ack + WEIR_SEQUENCE_SLACK;
+		if (packet->tcp_seq - flow->highest_ack + WEIR_SEQUENCE_SLACK > flight + WEIR_SEQUENCE_SLACK ||
+		    flight > WEIR_MAX_FLIGHT)
 			return 0;
 		if ((s32)(end - flow->right_edge) > 0) {
 			if (packet->payload_bytes && weir_tcp_complete(fast, flow, packet->tcp_ack))
@@ -258,6 +269,8 @@ WEIR_INLINE u32 weir_fast_choice(const struct weir_law_params *law, const struct
 	_Static_assert(WEIR_UNRESPONSIVE == 2 && WEIR_RESPONSIVE == 1 && WEIR_RESPONSIVE_QUEUE == 1 &&
 			       WEIR_STANDARD_QUEUE == 0,
 		       "the lowest bit of a verdict is its queue");
+	if (law->main_signal == WEIR_MARK && law->loss_without_ecn && !(flow->state & WEIR_IS_ECT))
+		return flow->verdict[WEIR_LOSS] & 1;
 	return flow->verdict[law->main_signal & 1] & 1;
 }
 
@@ -270,7 +283,7 @@ WEIR_INLINE u32 weir_fast_forward(const struct weir_law_params *law, const struc
 	struct weir_law_params fast;
 
 	weir_fast_params(law, &fast);
-	if (!weir_fast_fits(params, seat, packet, key, tick) || !weir_fast_law(&fast, flow, packet))
+	if (!weir_fast_fits(params, seat, packet, key, tick) || !weir_fast_law(&fast, flow, packet, tick))
 		return 0;
 	*cycle = flow->cycle;
 	*choice = weir_fast_choice(&fast, flow);

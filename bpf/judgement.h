@@ -22,11 +22,16 @@ WEIR_INLINE u8 weir_law_class(const struct weir_flow *flow)
  * losses, for a queue that marks can do without losses. */
 WEIR_INLINE u8 weir_law_choice(const struct weir_law_params *params, const struct weir_flow *flow)
 {
+	u32 kind = params->main_signal & 1;
+
 #ifndef __bpf__
 	if (params->main_signal == WEIR_BOTH_SIGNALS && flow->verdict[WEIR_MARK] == WEIR_RESPONSIVE)
 		return WEIR_ECN_RESPONSIVE_QUEUE;
 #endif
-	return flow->verdict[params->main_signal & 1] == WEIR_RESPONSIVE ? WEIR_RESPONSIVE_QUEUE : WEIR_STANDARD_QUEUE;
+	/* Marks cannot be had of a flow that would be dropped instead (RFC 3168 section 5). */
+	if (kind == WEIR_MARK && params->loss_without_ecn && !(flow->state & WEIR_IS_ECT))
+		kind = WEIR_LOSS;
+	return flow->verdict[kind] == WEIR_RESPONSIVE ? WEIR_RESPONSIVE_QUEUE : WEIR_STANDARD_QUEUE;
 }
 
 WEIR_INLINE u16 weir_add_count(u16 count, u32 by)
@@ -111,14 +116,15 @@ WEIR_INLINE void weir_forget_signals(struct weir_flow *flow)
 	}
 }
 
-/* Casts the vote of one signal kind and lets the majority decide. */
+/* Casts the vote of one signal kind and lets the majority decide. Where the sum grows beyond what is kept, both counts are
+ * halved: the past fades, and nobody can save up more than so many votes. */
 WEIR_INLINE void weir_vote(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 responsive,
 			   struct weir_assessment *out)
 {
-	u32 *votes = flow->votes[kind];
+	u16 *votes = flow->votes[kind];
+	u32 kept = params->votes_kept ? params->votes_kept : 0xffff;
 
-	if (votes[!responsive] != 0xffffffffu)
-		votes[!responsive]++;
+	votes[!responsive]++;
 	out->vote[kind] = responsive ? WEIR_RESPONSIVE : WEIR_UNRESPONSIVE;
 	if (votes[0] > votes[1])
 		flow->verdict[kind] = WEIR_RESPONSIVE;
@@ -126,6 +132,10 @@ WEIR_INLINE void weir_vote(const struct weir_law_params *params, struct weir_flo
 		flow->verdict[kind] = WEIR_UNRESPONSIVE;
 	else if (params->tie)
 		flow->verdict[kind] = params->tie;
+	if ((u32)votes[0] + votes[1] > kept && (u32)votes[0] + votes[1] > 2) {
+		votes[0] >>= 1;
+		votes[1] >>= 1;
+	}
 	WEIR_REREAD; /* the verifier would follow each verdict apart */
 }
 
@@ -179,6 +189,37 @@ WEIR_INLINE u32 weir_law_length(u64 started, u64 now)
 	u64 length = now > started ? now - started : 0;
 
 	return length > 0xffffffffu ? 0xffffffffu : (u32)length;
+}
+
+/* Ticks that count as a round trip of activity: half a second where its length is not known, and never more than one. */
+WEIR_INLINE u32 weir_look_after(const struct weir_flow *flow)
+{
+	u32 rtt = flow->last_rtt ? flow->last_rtt : 1u << 29;
+
+	return ((rtt > 1u << 30 ? 1u << 30 : rtt) >> WEIR_TICK_SHIFT) + 1;
+}
+
+/* Counts a flow's activity from here. */
+WEIR_INLINE void weir_watch(struct weir_flow *flow, u64 now)
+{
+	flow->looks = 0;
+	flow->next_look = (u32)(now >> WEIR_TICK_SHIFT) + weir_look_after(flow);
+}
+
+/* Cycles begin anew, as those of a flow that is first seen mid-connection. */
+WEIR_INLINE void weir_begin_anew(struct weir_flow *flow)
+{
+	int i;
+
+	flow->cycle++;
+	flow->first_cycle = flow->cycle;
+	flow->signal_floor = flow->cycle;
+	flow->cycle_packets = 0;
+	for (i = 0; i < WEIR_HISTORY; i++)
+		flow->window[i] = 0;
+	weir_forget_signals(flow);
+	flow->state &= WEIR_SHOWN;
+	flow->spin_run = 0; /* for TCP a part of an edge, which the state no longer says is there */
 }
 
 /*

@@ -90,20 +90,10 @@ WEIR_INLINE void weir_reopen(struct weir_flow *flow)
  */
 WEIR_INLINE void weir_take_over(struct weir_flow *flow, u32 law)
 {
-	int i;
-
 	if (flow->law == law)
 		return;
 	flow->law = (u8)law;
-	flow->cycle++;
-	flow->first_cycle = flow->cycle;
-	flow->signal_floor = flow->cycle;
-	flow->cycle_packets = 0;
-	for (i = 0; i < WEIR_HISTORY; i++)
-		flow->window[i] = 0;
-	weir_forget_signals(flow);
-	flow->state &= WEIR_SEEN_INITIAL | WEIR_SHORT_FORWARD | WEIR_SHORT_REVERSE | WEIR_ISN_FORWARD | WEIR_ISN_REVERSE;
-	flow->spin_run = 0; /* for TCP a part of the right edge, which the state no longer says is there */
+	weir_begin_anew(flow);
 }
 
 /* Prepares the fields that transports share for this packet's. They change hands only where the key has no protocol. */
@@ -112,13 +102,58 @@ WEIR_INLINE void weir_law_turn(struct weir_flow *flow, const struct weir_packet 
 	if (packet->kind == WEIR_UDP || packet->kind == flow->kind)
 		return;
 	flow->kind = packet->kind;
-	flow->state &= WEIR_SEEN_FORWARD | WEIR_SEEN_INITIAL | WEIR_SHORT_FORWARD | WEIR_SHORT_REVERSE;
+	flow->state &= WEIR_SEEN_FORWARD | WEIR_SEEN_INITIAL | WEIR_SHORT_FORWARD | WEIR_SHORT_REVERSE | WEIR_IS_ECT;
 	flow->marker = 0;
 	flow->right_edge = 0;
 	flow->highest_ack = 0;
 	flow->second_marker = 0;
-	flow->isn_forward = 0;
-	flow->isn_reverse = 0;
+	flow->isn = 0;
+	flow->syn = 0;
+}
+
+/* Notes an opening of a connection from one direction, which says nothing until the other one answers it: an outsider can
+ * forge the one, and cannot make the other. */
+WEIR_INLINE void weir_note_opening(struct weir_flow *flow, u32 reverse)
+{
+	flow->state &= (u16)~WEIR_OPENING_REVERSE;
+	flow->state |= WEIR_OPENING | (reverse ? WEIR_OPENING_REVERSE : 0);
+}
+
+/* Whether an opening waits for an answer from this direction. */
+WEIR_INLINE u32 weir_is_answer(const struct weir_flow *flow, u32 reverse)
+{
+	return (flow->state & (WEIR_OPENING | WEIR_OPENING_REVERSE)) ==
+	       (reverse ? WEIR_OPENING : WEIR_OPENING | WEIR_OPENING_REVERSE);
+}
+
+/* A SYN, or the SYN-ACK that acknowledges one and so opens the connection (RFC 9293 section 3.5). */
+WEIR_INLINE u32 weir_open_tcp(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet,
+			      u32 reverse)
+{
+	u32 syn = flow->syn, used = (flow->state & WEIR_HAS_MARKER) != 0;
+
+	if (!(packet->tcp_flags & WEIR_ACK)) {
+		flow->syn = packet->tcp_seq;
+		weir_note_opening(flow, reverse);
+		return 0;
+	}
+	if (!weir_is_answer(flow, reverse) || packet->tcp_ack != syn + 1)
+		return 0;
+	flow->state &= (u16) ~(WEIR_OPENING | WEIR_OPENING_REVERSE);
+	/* A segment of the handshake that came twice opens nothing anew. */
+	if ((flow->state & WEIR_HAS_ISN) && flow->isn == syn)
+		return 0;
+	used &= params->reset_on_open;
+	if (used) {
+		weir_reopen(flow);
+		if (reverse) {
+			flow->right_edge = syn + 1;
+			flow->state |= WEIR_HAS_EDGE;
+		}
+	}
+	flow->isn = syn;
+	flow->state |= WEIR_HAS_ISN;
+	return used;
 }
 
 /* Recognises the opening of a connection in either direction; returns 1 where it reset a used entry. */
@@ -127,37 +162,35 @@ WEIR_INLINE u32 weir_open(const struct weir_law_params *params, struct weir_flow
 {
 	u32 reset = 0;
 
-	if (packet->kind == WEIR_TCP && (packet->tcp_flags & WEIR_SYN)) {
-		u16 known = reverse ? WEIR_ISN_REVERSE : WEIR_ISN_FORWARD;
-		u32 isn = reverse ? flow->isn_reverse : flow->isn_forward;
-		/* Data before a first SYN in this direction, or another ISN: an earlier connection. The other end's SYN of
-		 * the same handshake is neither. */
-		u32 used = (flow->state & known) ? isn != packet->tcp_seq : (flow->state & WEIR_HAS_MARKER) != 0;
-
-		if (params->reset_on_open && used) {
-			weir_reopen(flow);
-			reset = 1;
-		}
-		flow->state |= known;
-		if (reverse)
-			flow->isn_reverse = packet->tcp_seq;
-		else
-			flow->isn_forward = packet->tcp_seq;
-	}
+	if (packet->kind == WEIR_TCP && (packet->tcp_flags & WEIR_SYN))
+		return weir_open_tcp(params, flow, packet, reverse);
 	if (packet->kind == WEIR_QUIC && (packet->quic_flags & WEIR_QUIC_INITIAL)) {
 		/* Initials end where both ends have sent short headers; a late one within the handshake resets nothing. */
 		u16 both = WEIR_SHORT_FORWARD | WEIR_SHORT_REVERSE;
 
 		if (params->reset_on_open &&
 		    ((flow->state & both) == both || flow->cycle - flow->first_cycle >= 2)) {
-			weir_reopen(flow);
-			reset = 1;
+			if (weir_is_answer(flow, reverse)) {
+				weir_reopen(flow);
+				reset = 1;
+			} else {
+				weir_note_opening(flow, reverse);
+			}
 		}
 		flow->state |= WEIR_SEEN_INITIAL;
 	}
 	if (packet->kind == WEIR_QUIC && (packet->quic_flags & WEIR_QUIC_SHORT))
 		flow->state |= reverse ? WEIR_SHORT_REVERSE : WEIR_SHORT_FORWARD;
 	return reset;
+}
+
+/* Whether the other direction bears an edge out: its bit turns once between any two of this one's (RFC 9000 section 17.4). */
+WEIR_INLINE u32 weir_spin_turned(const struct weir_law_params *params, struct weir_flow *flow)
+{
+	if (params->spin_needs_reverse && !(flow->state & WEIR_REVERSE_SPUN))
+		return 0;
+	flow->state &= (u16)~WEIR_REVERSE_SPUN;
+	return 1;
 }
 
 /* SpinTrap: whether this packet shows an edge of the spin bit. */
@@ -192,8 +225,9 @@ WEIR_INLINE u32 weir_spin_edge(const struct weir_law_params *params, struct weir
 			flow->spin_run = 0;
 			return 0;
 		}
-		flow->spin_run++;
 		if (flow->spin_run < debounce)
+			flow->spin_run++;
+		if (flow->spin_run < debounce || !weir_spin_turned(params, flow))
 			return 0;
 		flow->spin = (u8)spin;
 		flow->spin_run = 0;
@@ -201,7 +235,7 @@ WEIR_INLINE u32 weir_spin_edge(const struct weir_law_params *params, struct weir
 	}
 	edge = (((flow->spin_register + spin) ^ (1u << (debounce - 1))) & ((1u << debounce) - 1)) == 0;
 	flow->spin_register = flow->spin_register << 1 | spin;
-	return edge;
+	return edge && weir_spin_turned(params, flow);
 }
 
 /* TCPTrap: whether both halves of the cycle are complete, the second by a forward packet with this acknowledgement. */
@@ -245,6 +279,76 @@ WEIR_INLINE u32 weir_tcp_edge(const struct weir_law_params *params, struct weir_
 	return 1;
 }
 
+/*
+ * TCPTrap: whether a forward segment goes on from what its flow has in flight, give or take WEIR_SEQUENCE_SLACK. Whatever
+ * comes first makes the edges. They are borne out once an acknowledgement has met them (WEIR_HAS_ACK), and stand from then
+ * on: nothing from elsewhere moves them. Edges that nothing bears out and something contradicts are dropped at the next look,
+ * those that were borne out wrongly when the flow's cycles begin anew (weir_law_look): who forges has to come first each time,
+ * and no state is for ever.
+ */
+WEIR_INLINE u32 weir_tcp_fits(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet)
+{
+	u32 low, flight;
+
+	if (!params->plausible_sequence || !(flow->state & WEIR_HAS_EDGE))
+		return 1;
+	low = flow->state & WEIR_HAS_ACK ? flow->highest_ack : flow->state & WEIR_HAS_MARKER ? flow->marker : flow->right_edge;
+	/* An ACK of data that was not seen may be ahead of the edge. */
+	flight = flow->right_edge - low + WEIR_SEQUENCE_SLACK;
+	if (packet->tcp_seq - low + WEIR_SEQUENCE_SLACK <= flight + WEIR_SEQUENCE_SLACK && flight <= WEIR_MAX_FLIGHT)
+		return 1;
+	if (!(flow->state & WEIR_HAS_ACK))
+		flow->state |= WEIR_DOUBTED;
+	return 0;
+}
+
+/* TCPTrap: whether an acknowledgement is of data that can be in flight. The first one that counts is of data that passed
+ * here. */
+WEIR_INLINE u32 weir_ack_fits(const struct weir_law_params *params, const struct weir_flow *flow, u32 ack)
+{
+	u32 low, beyond = params->ignore_optimistic_acks ? 0 : WEIR_SEQUENCE_SLACK;
+
+	if (!params->plausible_sequence)
+		return 1;
+	if (!(flow->state & WEIR_HAS_EDGE))
+		return 0;
+	if (flow->state & WEIR_HAS_ACK)
+		low = flow->highest_ack - WEIR_SEQUENCE_SLACK;
+	else
+		low = flow->state & WEIR_HAS_MARKER ? flow->marker : flow->right_edge;
+	return ack - low <= flow->right_edge - low + beyond;
+}
+
+/*
+ * A forward packet of a flow whose activity has lasted for another round trip: after some without the end of a cycle the
+ * flow's verdict lapses, and its cycles begin anew, with nothing believed of the length of its round trip. A pause counts as
+ * one, however long it is.
+ */
+WEIR_INLINE void weir_law_look(const struct weir_law_params *params, struct weir_flow *flow, u64 now, struct weir_outcome *out)
+{
+	u32 looks = flow->looks + 1u;
+
+	if (looks < params->lapse_round_trips) {
+		if ((flow->state & (WEIR_DOUBTED | WEIR_HAS_ACK)) == WEIR_DOUBTED)
+			flow->state &= (u16) ~(WEIR_DOUBTED | WEIR_HAS_EDGE | WEIR_HAS_MARKER | WEIR_HALF_DONE);
+		flow->looks = (u8)looks;
+		flow->next_look = (u32)(now >> WEIR_TICK_SHIFT) + weir_look_after(flow);
+		return;
+	}
+	if (params->verdict_lapses) {
+		out->lapsed = (flow->verdict[WEIR_LOSS] | flow->verdict[WEIR_MARK]) != 0;
+		flow->verdict[WEIR_LOSS] = WEIR_UNCLASSIFIED;
+		flow->verdict[WEIR_MARK] = WEIR_UNCLASSIFIED;
+		flow->votes[WEIR_LOSS][0] = 0;
+		flow->votes[WEIR_LOSS][1] = 0;
+		flow->votes[WEIR_MARK][0] = 0;
+		flow->votes[WEIR_MARK][1] = 0;
+	}
+	weir_begin_anew(flow);
+	flow->last_rtt = 0;
+	weir_watch(flow, now);
+}
+
 /* Counts a forward packet in. */
 WEIR_INLINE void weir_law_count(struct weir_flow *flow, const struct weir_packet *packet)
 {
@@ -267,9 +371,21 @@ WEIR_INLINE void weir_law_forward(const struct weir_law_params *params, struct w
 	}
 	weir_law_turn(flow, packet);
 	out->reset = (u8)weir_open(params, flow, packet, 0);
-	if (!(flow->state & WEIR_SEEN_FORWARD))
+	if (packet->ecn)
+		flow->state |= WEIR_IS_ECT;
+	if (params->lapse_round_trips && (flow->state & WEIR_SEEN_FORWARD) &&
+	    (s32)((u32)(now >> WEIR_TICK_SHIFT) - flow->next_look) >= 0)
+		weir_law_look(params, flow, now, out);
+	if (!(flow->state & WEIR_SEEN_FORWARD)) {
 		flow->cycle_started = now;
+		weir_watch(flow, now);
+	}
 	if (packet->kind == WEIR_TCP) {
+		/* Neither counted nor favoured, and no signal on it is the flow's. */
+		if (!weir_tcp_fits(params, flow, packet)) {
+			out->cycle = flow->cycle - WEIR_UNBOOKED;
+			return;
+		}
 		/* The prototype makes the flow's entry on the first packet and, unless an ACK was there before, the ACK's on
 		 * the second; neither is counted. */
 		if (!params->first_bytes_count) {
@@ -296,8 +412,10 @@ WEIR_INLINE void weir_law_forward(const struct weir_law_params *params, struct w
 		edge = weir_spin_edge(params, flow, packet);
 	}
 	flow->state |= WEIR_SEEN_FORWARD;
-	if (edge)
+	if (edge) {
 		weir_end_cycle(params, flow, now, out);
+		weir_watch(flow, now);
+	}
 	if (!ignored)
 		flow->window[0] = weir_add_bytes(params, flow->window[0], bytes);
 	weir_law_count(flow, packet);
@@ -317,8 +435,15 @@ WEIR_INLINE u32 weir_law_reverse(const struct weir_law_params *params, struct we
 		return 0;
 	weir_law_turn(flow, packet);
 	reset = weir_open(params, flow, packet, 1);
-	if (packet->kind != WEIR_TCP)
+	if (packet->kind != WEIR_TCP) {
+		u32 turned = !(packet->quic_flags & WEIR_QUIC_SPIN) != !(flow->state & WEIR_REVERSE_SPIN);
+
+		if (turned && (packet->quic_flags & WEIR_QUIC_SHORT)) {
+			flow->state ^= WEIR_REVERSE_SPIN;
+			flow->state |= WEIR_REVERSE_SPUN;
+		}
 		return reset;
+	}
 	evidence = packet->tcp_ack;
 	end = packet->tcp_seq + packet->payload_bytes;
 	if (params->modular_sequence && !(packet->tcp_flags & WEIR_ACK))
@@ -326,6 +451,8 @@ WEIR_INLINE u32 weir_law_reverse(const struct weir_law_params *params, struct we
 	if (params->sack_completes_half && (packet->tcp_options & WEIR_HAS_SACK) &&
 	    (s32)(packet->sack_right - evidence) > 0)
 		evidence = packet->sack_right;
+	if (!weir_ack_fits(params, flow, evidence))
+		return reset;
 	/* Data that did not pass here cannot have been acknowledged: a receiver that says so shortens the cycle. */
 	if (params->ignore_optimistic_acks &&
 	    (!(flow->state & WEIR_HAS_EDGE) || (s32)(evidence - flow->right_edge) > 0))

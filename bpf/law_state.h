@@ -135,6 +135,13 @@ struct weir_law_params {
 	u8 full_parser;             /* else: untagged IPv4 without options only, as the prototype reads */
 	u8 key_has_protocol;        /* TCP and UDP on the same addresses and ports are two flows */
 	u8 ignore_optimistic_acks;  /* TCP: an ACK of data that was not seen going forward says nothing */
+	u8 plausible_sequence;      /* TCP: segments and ACKs outside what can be in flight say nothing */
+	u8 lapse_round_trips;       /* of activity without the end of a cycle, after which cycles begin anew; 0 never */
+	u8 verdict_lapses;          /* ...and with them verdicts and votes */
+	u8 votes_kept;              /* both counts are halved when their sum exceeds this; 0 keeps all */
+	u8 spin_needs_reverse;      /* QUIC: an edge counts if the other direction's bit changed since the last */
+	u8 loss_without_ecn;        /* where marks choose, a flow that is Not-ECT goes by its verdict on losses */
+	u8 reserved[2];
 };
 
 #define WEIR_HISTORY 3 /* the cycles n, n-1 and n-2: nothing older is judged by */
@@ -149,8 +156,32 @@ struct weir_law_params {
 #define WEIR_SEEN_INITIAL 0x0040
 #define WEIR_SHORT_FORWARD 0x0080
 #define WEIR_SHORT_REVERSE 0x0100
-#define WEIR_ISN_FORWARD 0x0200
-#define WEIR_ISN_REVERSE 0x0400
+#define WEIR_HAS_ISN 0x0200
+#define WEIR_OPENING 0x0400         /* a SYN or Initial waits for its answer... */
+#define WEIR_OPENING_REVERSE 0x0800 /* ...and came from the other direction */
+#define WEIR_REVERSE_SPIN 0x1000    /* the spin bit of the other direction */
+#define WEIR_REVERSE_SPUN 0x2000    /* it changed since the last edge */
+#define WEIR_DOUBTED 0x8000         /* a segment contradicted edges that no acknowledgement has borne out */
+#define WEIR_IS_ECT 0x4000          /* a forward packet had an ECN codepoint other than Not-ECT */
+
+/* What the connection has shown of itself, which no change of law or lapse makes undone. */
+#define WEIR_SHOWN                                                                                                       \
+	(WEIR_SEEN_INITIAL | WEIR_SHORT_FORWARD | WEIR_SHORT_REVERSE | WEIR_HAS_ISN | WEIR_OPENING | WEIR_OPENING_REVERSE | \
+	 WEIR_IS_ECT)
+
+/* Coarse time: 2^20 ns, about 1.05 ms, modulo 2^32 (52 days). */
+#define WEIR_TICK_SHIFT 20
+
+/* Segments and ACKs may be this far outside of what is known to be in flight: the largest window without scaling (RFC 9293
+ * section 3.1). */
+#define WEIR_SEQUENCE_SLACK 0x10000
+
+/* More cannot be in flight: the largest window with scaling (RFC 7323 section 2.3). */
+#define WEIR_MAX_FLIGHT 0x40000000
+
+/* The stamp of a packet that nothing bears out is this far behind its flow's cycle: a signal on it comes late, also where
+ * a stamp has 15 bits. */
+#define WEIR_UNBOOKED 0x4000
 
 /*
  * One flow, both directions, in 120 bytes. Index 0 of the arrays is the current cycle n, index 2 is n-2.
@@ -176,8 +207,8 @@ struct weir_flow {
 			u32 highest_ack;
 			u32 marker;        /* TCP: the acknowledgement that completes the first half */
 			u32 second_marker; /* TCP: the acknowledgement of reverse data that completes the second half */
-			u32 isn_forward;
-			u32 isn_reverse;
+			u32 isn;           /* TCP: of the SYN that opened this connection */
+			u32 syn;           /* TCP: of a SYN that waits for its answer */
 		};
 		struct {
 			u32 spin_register; /* QUIC: last 32 spin bits, lowest is newest */
@@ -185,9 +216,10 @@ struct weir_flow {
 			u8 spin_run;       /* QUIC: packets in a row with the other value */
 		};
 	};
+	u32 next_look;        /* ticks: when the flow's activity has lasted for another round trip */
 	u32 window[WEIR_HISTORY];
-	u32 first_cycle;      /* where the present connection began */
 	u64 cycle_started;    /* ns */
+	u32 first_cycle;      /* where the present connection began */
 	u32 signal_floor;     /* signals of packets from earlier cycles no longer count */
 	union {
 		struct {
@@ -199,10 +231,11 @@ struct weir_flow {
 			u32 mark_register;
 		};
 	};
-	u32 votes[2][2];      /* [enum weir_signal][0 responsive, 1 unresponsive] */
+	u16 votes[2][2];      /* [enum weir_signal][0 responsive, 1 unresponsive] */
 	u32 last_rtt;         /* ns, length of the last whole cycle, at most 2^32-1; 0 before there is one */
 	u16 late_signals;     /* saturates */
-	u8 reserved[2];
+	u8 looks;             /* round trips of activity in the present cycle */
+	u8 reserved[5];
 };
 
 struct weir_cycle_end {
@@ -240,7 +273,7 @@ struct weir_outcome {
 	u8 ended;                       /* 1: this packet opened a new cycle */
 	u8 choice;                      /* queue for this packet */
 	u8 reset;                       /* 1: this packet opened a new connection on the entry */
-	u8 reserved;
+	u8 lapsed;                      /* 1: a verdict ended for want of cycles */
 };
 
 WEIR_INLINE void weir_law_paper(struct weir_law_params *params)
@@ -271,7 +304,20 @@ WEIR_INLINE void weir_law_paper(struct weir_law_params *params)
 		.reset_on_open = 1,
 		.full_parser = 1,
 		.key_has_protocol = 1,
+		.plausible_sequence = 1,
+		.lapse_round_trips = 8,
 	};
+}
+
+/* The paper's rule for those who have adversaries. */
+WEIR_INLINE void weir_law_robust(struct weir_law_params *params)
+{
+	weir_law_paper(params);
+	params->ignore_optimistic_acks = 1;
+	params->verdict_lapses = 1;
+	params->votes_kept = 32;
+	params->spin_needs_reverse = 1;
+	params->loss_without_ecn = 1;
 }
 
 WEIR_INLINE void weir_law_comsys(struct weir_law_params *params)

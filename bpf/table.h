@@ -399,6 +399,8 @@ WEIR_INLINE u32 weir_table_forward(const struct weir_law_params *law, const stru
 	}
 	if (out->reset)
 		counters->reopened++;
+	if (out->lapsed)
+		counters->lapsed++;
 	way &= WEIR_WAYS - 1;
 	weir_note(&bucket->seen[way], &bucket->flags[way], packet, tick);
 	return way;

@@ -10,9 +10,6 @@
 #define WEIR_SEED_WORDS 11
 #define WEIR_FILTER 16384 /* counts; a power of two */
 
-/* Table time: 2^20 ns, about 1.05 ms, modulo 2^32 (52 days). */
-#define WEIR_TICK_SHIFT 20
-
 /* weir_bucket.flags */
 #define WEIR_ENTRY_ASCENDING 0x01 /* forward goes from the key's low end to its high end */
 #define WEIR_ENTRY_CLOSING 0x02   /* FIN or RST was seen, and no data since */
@@ -89,6 +86,7 @@ struct weir_counters {
 	u64 waiting_full;        /* packets of flows that found no place to wait */
 	u64 reopened;            /* connections that began on the entry of an earlier one */
 	u64 switched;            /* changes of queue by a judgement */
+	u64 lapsed;              /* verdicts that ended for want of cycles */
 	u64 late_signals;        /* whose cycle can no longer be judged; those that wait together count once */
 	u64 ambiguous;           /* fragments, first ones too */
 };

@@ -84,7 +84,8 @@ impl Class {
     }
 }
 
-/// Votes cast on one kind of signal since the flow's connection was first seen.
+/// Votes on one kind of signal that still count: all since the flow's connection was first seen, or since its verdict
+/// lapsed, but for what [`Params::votes_kept`](crate::Params::votes_kept) lets fade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Votes {
     /// Judgements that found a response.
@@ -96,6 +97,10 @@ pub struct Votes {
 impl Votes {
     pub(crate) const fn from_raw(raw: [u32; 2]) -> Self {
         Self { responsive: raw[0], unresponsive: raw[1] }
+    }
+
+    pub(crate) fn kept(raw: [u16; 2]) -> Self {
+        Self::from_raw(raw.map(u32::from))
     }
 }
 
@@ -179,8 +184,20 @@ pub struct ChoiceChange {
     pub from: QueueChoice,
     /// The new queue.
     pub to: QueueChoice,
-    /// Whether a new connection on the same addresses and ports caused it, rather than a vote.
-    pub reopened: bool,
+    /// What caused it.
+    pub cause: ChoiceCause,
+}
+
+/// Why a flow goes to another queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChoiceCause {
+    /// A vote.
+    Vote,
+    /// A new connection on the same addresses and ports.
+    Opened,
+    /// Its verdict ended for want of cycles.
+    Lapsed,
 }
 
 /// Hears what the law finds. Called on the packet path: implementors neither block nor allocate per packet.

@@ -84,6 +84,13 @@ pub(crate) struct Params {
     pub(crate) full_parser: u8,
     pub(crate) key_has_protocol: u8,
     pub(crate) ignore_optimistic_acks: u8,
+    pub(crate) plausible_sequence: u8,
+    pub(crate) lapse_round_trips: u8,
+    pub(crate) verdict_lapses: u8,
+    pub(crate) votes_kept: u8,
+    pub(crate) spin_needs_reverse: u8,
+    pub(crate) loss_without_ecn: u8,
+    pub(crate) reserved: [u8; 2],
 }
 
 /// State of one flow. Mirrors `struct weir_flow`; of its unions the fields that most settings and TCP use.
@@ -103,18 +110,20 @@ pub(crate) struct Flow {
     pub(crate) highest_ack: u32,
     pub(crate) marker: u32,
     pub(crate) second_marker: u32,
-    pub(crate) isn_forward: u32,
-    pub(crate) isn_reverse: u32,
+    pub(crate) isn: u32,
+    pub(crate) syn: u32,
+    pub(crate) next_look: u32,
     pub(crate) window: [u32; 3],
-    pub(crate) first_cycle: u32,
     pub(crate) cycle_started: u64,
+    pub(crate) first_cycle: u32,
     pub(crate) signal_floor: u32,
     pub(crate) loss: [u16; 3],
     pub(crate) mark: [u16; 3],
-    pub(crate) votes: [[u32; 2]; 2],
+    pub(crate) votes: [[u16; 2]; 2],
     pub(crate) last_rtt: u32,
     pub(crate) late_signals: u16,
-    pub(crate) reserved: [u8; 2],
+    pub(crate) looks: u8,
+    pub(crate) reserved: [u8; 5],
 }
 
 /// A cycle that ended. Mirrors `struct weir_cycle_end`.
@@ -160,7 +169,7 @@ pub(crate) struct Outcome {
     pub(crate) ended: u8,
     pub(crate) choice: u8,
     pub(crate) reset: u8,
-    pub(crate) reserved: u8,
+    pub(crate) lapsed: u8,
 }
 
 /// A structure that the kernel has in its memory too.
@@ -171,7 +180,7 @@ pub(crate) unsafe trait Plain: Copy {}
 
 // SAFETY: as the compared layouts show.
 unsafe impl Plain for Key {}
-// SAFETY: as above; four words and 28 octets.
+// SAFETY: as above; four words and 36 octets.
 unsafe impl Plain for Params {}
 // SAFETY: as above.
 unsafe impl Plain for Outcome {}
@@ -193,6 +202,7 @@ unsafe extern "C" {
     fn weir_native_key(packet: *const Packet, with_protocol: u32, key: *mut Key) -> u32;
     fn weir_native_paper(params: *mut Params);
     fn weir_native_comsys(params: *mut Params);
+    fn weir_native_robust(params: *mut Params);
     fn weir_native_fast_applies(params: *const Params) -> u32;
     fn weir_native_opens(params: *const Params, packet: *const Packet, reverse: u32) -> u32;
     fn weir_native_forward(
@@ -240,6 +250,13 @@ pub(crate) fn comsys() -> Params {
     let mut out = Params::default();
     // SAFETY: `out` is a valid mirror of the C structure.
     unsafe { weir_native_comsys(&mut out) };
+    out
+}
+
+pub(crate) fn robust() -> Params {
+    let mut out = Params::default();
+    // SAFETY: `out` is a valid mirror of the C structure.
+    unsafe { weir_native_robust(&mut out) };
     out
 }
 
@@ -293,8 +310,8 @@ mod tests {
     unsafe extern "C" {
         static weir_packet_layout: [u32; 28];
         static weir_key_layout: [u32; 7];
-        static weir_law_params_layout: [u32; 33];
-        static weir_flow_layout: [u32; 27];
+        static weir_law_params_layout: [u32; 40];
+        static weir_flow_layout: [u32; 29];
         static weir_cycle_end_layout: [u32; 9];
         static weir_assessment_layout: [u32; 14];
         static weir_outcome_layout: [u32; 8];
@@ -377,7 +394,14 @@ mod tests {
             reset_on_open,
             full_parser,
             key_has_protocol,
-            ignore_optimistic_acks
+            ignore_optimistic_acks,
+            plausible_sequence,
+            lapse_round_trips,
+            verdict_lapses,
+            votes_kept,
+            spin_needs_reverse,
+            loss_without_ecn,
+            reserved
         );
         // The last is QUIC's, which begins where TCP's second field does.
         let ours = [
@@ -397,8 +421,10 @@ mod tests {
             offset_of!(Flow, right_edge),
             offset_of!(Flow, highest_ack),
             offset_of!(Flow, second_marker),
-            offset_of!(Flow, isn_forward),
-            offset_of!(Flow, isn_reverse),
+            offset_of!(Flow, isn),
+            offset_of!(Flow, syn),
+            offset_of!(Flow, next_look),
+            offset_of!(Flow, looks),
             offset_of!(Flow, last_rtt),
             offset_of!(Flow, late_signals),
             offset_of!(Flow, withheld),
@@ -440,7 +466,7 @@ mod tests {
             judgement,
             reserved
         );
-        layout!(Outcome, weir_outcome_layout, end, assessed, cycle, ended, choice, reset, reserved);
+        layout!(Outcome, weir_outcome_layout, end, assessed, cycle, ended, choice, reset, lapsed);
         assert_eq!(size_of::<Flow>(), 120);
     }
 }

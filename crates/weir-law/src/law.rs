@@ -4,8 +4,8 @@ use serde::Serialize;
 use weir_core::{Bytes, CycleId, Duration, FlowId, QueueChoice, Time};
 
 use crate::events::{
-    Assessment, ChoiceChange, Class, CycleEnd, Judgement, LawSink, Signal, SignalPair, Verdict, Votes,
-    choice_from_raw,
+    Assessment, ChoiceCause, ChoiceChange, Class, CycleEnd, Judgement, LawSink, Signal, SignalPair, Verdict,
+    Votes, choice_from_raw,
 };
 use crate::ffi;
 use crate::flow::{FlowKey, FlowView};
@@ -57,6 +57,8 @@ pub struct Counters {
     pub untracked_signals: u64,
     /// Connections that began on the entry of an earlier one.
     pub reopened: u64,
+    /// Verdicts that ended because their flow's activity ended no cycles.
+    pub lapsed: u64,
 }
 
 /// The responsiveness law for all flows of one bottleneck.
@@ -140,12 +142,19 @@ impl Law {
         sink: &mut dyn LawSink,
     ) -> Stamp {
         let Some(entry) = self.table.get_mut(flow) else { return Stamp::default() };
-        let before = ffi::choice(&self.raw, &entry.flow);
+        let before = choice_from_raw(ffi::choice(&self.raw, &entry.flow) as u8);
+        let mut left = |cause, cycle| {
+            if before != QueueChoice::Standard {
+                let to = QueueChoice::Standard;
+                sink.choice(&ChoiceChange { flow, time: now, cycle, from: before, to, cause });
+            }
+        };
         if direction == Direction::Reverse {
             let reopened = ffi::reverse(&self.raw, &mut entry.flow, packet.raw());
             let cycle = CycleId(entry.flow.cycle);
             if reopened {
-                self.reopened(flow, before, cycle, now, sink);
+                self.counters.reopened += 1;
+                left(ChoiceCause::Opened, cycle);
             }
             return Stamp { cycle, choice: QueueChoice::Standard };
         }
@@ -153,20 +162,17 @@ impl Law {
         let outcome = ffi::forward(&self.raw, &mut entry.flow, packet.raw(), now.as_nanos());
         let cycle = CycleId(outcome.cycle);
         if outcome.reset != 0 {
-            self.reopened(flow, before, cycle, now, sink);
+            self.counters.reopened += 1;
+            left(ChoiceCause::Opened, cycle);
+        }
+        if outcome.lapsed != 0 {
+            self.counters.lapsed += 1;
+            left(ChoiceCause::Lapsed, cycle);
         }
         if outcome.ended != 0 {
             report(flow, &outcome, now, sink);
         }
         Stamp { cycle, choice: choice_from_raw(outcome.choice) }
-    }
-
-    fn reopened(&mut self, flow: FlowId, before: u32, cycle: CycleId, time: Time, sink: &mut dyn LawSink) {
-        self.counters.reopened += 1;
-        let from = choice_from_raw(before as u8);
-        if from != QueueChoice::Standard {
-            sink.choice(&ChoiceChange { flow, time, cycle, from, to: QueueChoice::Standard, reopened: true });
-        }
     }
 
     /// Books a signal that the bottleneck gave to a packet of `flow` which was stamped with `cycle`; `segments` are the
@@ -229,7 +235,7 @@ impl Law {
             cycle: CycleId(raw.cycle),
             cycles: raw.cycle.wrapping_sub(raw.first_cycle),
             windows: raw.window.map(|bytes| Bytes(bytes.into())),
-            votes: SignalPair { loss: Votes::from_raw(raw.votes[0]), mark: Votes::from_raw(raw.votes[1]) },
+            votes: SignalPair { loss: Votes::kept(raw.votes[0]), mark: Votes::kept(raw.votes[1]) },
             bytes: Bytes(raw.bytes),
             packets: raw.packets,
             rtt: (raw.last_rtt != 0).then(|| Duration::from_nanos(raw.last_rtt.into())),
@@ -252,6 +258,7 @@ pub(crate) fn report(flow: FlowId, outcome: &ffi::Outcome, time: Time, sink: &mu
     sink.assessment(&Assessment::from_raw(flow, time, assessed));
     if assessed.choice_before != assessed.choice_after {
         let (from, to) = (choice_from_raw(assessed.choice_before), choice_from_raw(assessed.choice_after));
-        sink.choice(&ChoiceChange { flow, time, cycle: CycleId(outcome.cycle), from, to, reopened: false });
+        let cause = ChoiceCause::Vote;
+        sink.choice(&ChoiceChange { flow, time, cycle: CycleId(outcome.cycle), from, to, cause });
     }
 }

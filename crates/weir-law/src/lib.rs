@@ -41,7 +41,8 @@ mod tcp_tests;
 mod testing;
 
 pub use events::{
-    Assessment, ChoiceChange, Class, CycleEnd, Judgement, LawSink, Signal, SignalPair, Verdict, Votes,
+    Assessment, ChoiceCause, ChoiceChange, Class, CycleEnd, Judgement, LawSink, Signal, SignalPair, Verdict,
+    Votes,
 };
 pub use flow::{FlowKey, FlowView};
 pub use law::{Counters, Direction, Law, Stamp};

@@ -88,6 +88,7 @@ pub(crate) struct Counters {
     pub(crate) waiting_full: u64,
     pub(crate) reopened: u64,
     pub(crate) switched: u64,
+    pub(crate) lapsed: u64,
     pub(crate) late_signals: u64,
     pub(crate) ambiguous: u64,
 }

@@ -11,6 +11,7 @@ void weir_native_parse(const u8 *data, size_t length, u32 frame_bytes, u32 start
 u32 weir_native_key(const struct weir_packet *packet, u32 with_protocol, struct weir_key *key);
 void weir_native_paper(struct weir_law_params *params);
 void weir_native_comsys(struct weir_law_params *params);
+void weir_native_robust(struct weir_law_params *params);
 u32 weir_native_fast_applies(const struct weir_law_params *params);
 u32 weir_native_opens(const struct weir_law_params *params, const struct weir_packet *packet, u32 reverse);
 void weir_native_forward(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet,
@@ -52,8 +53,8 @@ extern const u32 weir_counters_layout[2];
 extern const u32 weir_filter_layout[1];
 extern const u32 weir_packet_layout[28];
 extern const u32 weir_key_layout[7];
-extern const u32 weir_law_params_layout[33];
-extern const u32 weir_flow_layout[27];
+extern const u32 weir_law_params_layout[40];
+extern const u32 weir_flow_layout[29];
 extern const u32 weir_cycle_end_layout[9];
 extern const u32 weir_assessment_layout[14];
 extern const u32 weir_outcome_layout[8];
@@ -76,6 +77,11 @@ void weir_native_paper(struct weir_law_params *params)
 void weir_native_comsys(struct weir_law_params *params)
 {
 	weir_law_comsys(params);
+}
+
+void weir_native_robust(struct weir_law_params *params)
+{
+	weir_law_robust(params);
 }
 
 u32 weir_native_fast_applies(const struct weir_law_params *params)
@@ -230,7 +236,7 @@ const u32 weir_key_layout[7] = {
 	high_port), AT(weir_key, protocol), AT(weir_key, reserved)
 };
 
-const u32 weir_law_params_layout[33] = {
+const u32 weir_law_params_layout[40] = {
 	sizeof(struct weir_law_params), AT(weir_law_params, mss), AT(weir_law_params, min_window_segments),
 	AT(weir_law_params, response_numerator), AT(weir_law_params, response_denominator), AT(weir_law_params,
 	main_signal), AT(weir_law_params, tie), AT(weir_law_params, spin_debounce), AT(weir_law_params,
@@ -243,15 +249,17 @@ const u32 weir_law_params_layout[33] = {
 	book_by_packet), AT(weir_law_params, byte_counters), AT(weir_law_params, count_segments),
 	AT(weir_law_params, count_arriving_ce), AT(weir_law_params, udp_bytes_from_frame), AT(weir_law_params,
 	reset_on_switch), AT(weir_law_params, reset_on_open), AT(weir_law_params, full_parser), AT(weir_law_params,
-	key_has_protocol), AT(weir_law_params, ignore_optimistic_acks)
+	key_has_protocol), AT(weir_law_params, ignore_optimistic_acks), AT(weir_law_params, plausible_sequence),
+	AT(weir_law_params, lapse_round_trips), AT(weir_law_params, verdict_lapses), AT(weir_law_params, votes_kept),
+	AT(weir_law_params, spin_needs_reverse), AT(weir_law_params, loss_without_ecn), AT(weir_law_params, reserved)
 };
 
-const u32 weir_flow_layout[27] = {
+const u32 weir_flow_layout[29] = {
 	sizeof(struct weir_flow), AT(weir_flow, cycle_started), AT(weir_flow, bytes), AT(weir_flow, packets),
 	AT(weir_flow, cycle), AT(weir_flow, first_cycle), AT(weir_flow, signal_floor), AT(weir_flow, cycle_packets),
 	AT(weir_flow, window), AT(weir_flow, loss), AT(weir_flow, mark), AT(weir_flow, votes), AT(weir_flow, marker),
 	AT(weir_flow, right_edge), AT(weir_flow, highest_ack), AT(weir_flow, second_marker), AT(weir_flow,
-	isn_forward), AT(weir_flow, isn_reverse), AT(weir_flow, last_rtt), AT(weir_flow, late_signals),
+	isn), AT(weir_flow, syn), AT(weir_flow, next_look), AT(weir_flow, looks), AT(weir_flow, last_rtt), AT(weir_flow, late_signals),
 	AT(weir_flow, withheld), AT(weir_flow, state), AT(weir_flow, verdict), AT(weir_flow, kind), AT(weir_flow,
 	law), AT(weir_flow, reserved), AT(weir_flow, spin)
 };
@@ -272,7 +280,7 @@ const u32 weir_assessment_layout[14] = {
 
 const u32 weir_outcome_layout[8] = {
 	sizeof(struct weir_outcome), AT(weir_outcome, end), AT(weir_outcome, assessed), AT(weir_outcome, cycle),
-	AT(weir_outcome, ended), AT(weir_outcome, choice), AT(weir_outcome, reset), AT(weir_outcome, reserved)
+	AT(weir_outcome, ended), AT(weir_outcome, choice), AT(weir_outcome, reset), AT(weir_outcome, lapsed)
 };
 
 const u32 weir_entry_layout[4] = {

@@ -15,6 +15,9 @@ pub enum Preset {
     Paper,
     /// What the paper's public prototype (COMSYS/congestion-responsive-queuing, 2025-05-07) does, slips included.
     Comsys,
+    /// The paper's rule where flows have reason to cheat or others to forge: what no reverse traffic bears out does not
+    /// count, verdicts lapse and votes fade.
+    Robust,
 }
 
 /// The kind of signal that chooses the queue: that of the AQM in all queues (paper section III-B.1).
@@ -98,7 +101,7 @@ macro_rules! params {
             }
 
             pub(crate) fn to_raw(self) -> ffi::Params {
-                ffi::Params { $($field: self.$field.into_raw(),)* }
+                ffi::Params { $($field: self.$field.into_raw(),)* ..ffi::Params::default() }
             }
         }
     };
@@ -182,8 +185,26 @@ params! {
     /// TCP and UDP between the same addresses and ports are two flows. Otherwise one.
     key_has_protocol: bool,
     /// A TCP acknowledgement of data that was not seen going forward says nothing. Otherwise it is believed, and a
-    /// receiver can shorten its cycles. Off in both presets; `weir up` turns it on.
+    /// receiver can shorten its cycles.
     ignore_optimistic_acks: bool,
+    /// TCP segments and acknowledgements count only within 64 kB of what is known to be in flight, which an acknowledgement
+    /// has borne out. A segment outside is neither counted nor favoured, and no signal on it is the flow's. Otherwise any
+    /// sequence number is believed, and one blind segment stops a flow's cycles.
+    plausible_sequence: bool,
+    /// After so many round trips of activity without the end of a cycle the flow's cycles begin anew, as those of a flow first
+    /// seen mid-connection; 0 never. A pause counts as one.
+    lapse_round_trips: u8,
+    /// ...and with them its verdicts and votes: whoever shows no cycles has no verdict.
+    verdict_lapses: bool,
+    /// The two counts of votes are halved when their sum exceeds this, so that no more good votes can be saved up; 0 keeps
+    /// all (the paper's majority).
+    votes_kept: u8,
+    /// An edge of the spin bit counts only if the other direction's bit has changed since the last one that counted. Otherwise
+    /// each change is believed, and forged packets make cycles.
+    spin_needs_reverse: bool,
+    /// Where marks choose the queue, a flow that sent nothing but Not-ECT goes by its verdict on losses. Otherwise it stays
+    /// in the standard queue.
+    loss_without_ecn: bool,
 }
 
 impl Params {
@@ -192,6 +213,7 @@ impl Params {
         Self::from_raw(&match preset {
             Preset::Paper => ffi::paper(),
             Preset::Comsys => ffi::comsys(),
+            Preset::Robust => ffi::robust(),
         })
     }
 
@@ -209,8 +231,8 @@ impl Params {
         ffi::to_bytes(&self.to_raw())
     }
 
-    /// Whether the programs' fast path knows these settings (`bpf/fast_path.h`): the paper's in all that is asked for each
-    /// packet. Other settings take the whole way always, and judge no differently for it.
+    /// Whether the programs' fast path knows these settings (`bpf/fast_path.h`): those of `paper` or `robust` in all that is
+    /// asked for each packet. Other settings take the whole way always, and judge no differently for it.
     pub fn has_fast_path(&self) -> bool {
         ffi::fast_applies(&self.to_raw())
     }
@@ -225,12 +247,20 @@ impl Params {
     /// # Errors
     /// Names the field that is not, and what it may be.
     pub fn check(&self) -> Result<(), ParamsError> {
-        let fields: [(&'static str, u64, u64, u64, &'static str); 5] = [
+        let fields: [(&'static str, u64, u64, u64, &'static str); 6] = [
             ("mss", self.mss.into(), 1, 65_535, "1 to 65535"),
             ("min_window_segments", self.min_window_segments.into(), 0, 65_536, "0 to 65536"),
             ("response_numerator", self.response_numerator.into(), 1, 1_000_000, "1 to 1000000"),
             ("response_denominator", self.response_denominator.into(), 1, 1_000_000, "1 to 1000000"),
             ("spin_debounce", self.spin_debounce.into(), 1, 16, "1 to 16"),
+            // One is no majority that could be kept.
+            (
+                "votes_kept",
+                self.votes_kept.into(),
+                if self.votes_kept == 0 { 0 } else { 2 },
+                255,
+                "0, or 2 to 255",
+            ),
         ];
         match fields.iter().find(|(_, value, low, high, _)| value < low || value > high) {
             Some(&(field, value, _, _, range)) => Err(ParamsError::OutOfRange { field, value, range }),

@@ -40,20 +40,18 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 /// A preset with some of its switches turned, by way of the settings' own text form.
 fn params() -> impl Strategy<Value = Params> {
-    (any::<bool>(), any::<u64>(), 1u8..=16, any::<bool>()).prop_map(
-        |(comsys, turned, spin_debounce, wild)| {
-            let preset = if comsys { Preset::Comsys } else { Preset::Paper };
-            let mut value = serde_json::to_value(Params::preset(preset)).expect("settings as JSON");
-            let fields = value.as_object_mut().expect("a table");
-            for (i, field) in fields.values_mut().filter(|field| field.is_boolean()).enumerate() {
-                if wild && turned >> i & 1 == 1 {
-                    *field = serde_json::Value::Bool(field == &serde_json::Value::Bool(false));
-                }
+    (0usize..3, any::<u64>(), 1u8..=16, any::<bool>()).prop_map(|(preset, turned, spin_debounce, wild)| {
+        let preset = [Preset::Paper, Preset::Comsys, Preset::Robust][preset];
+        let mut value = serde_json::to_value(Params::preset(preset)).expect("settings as JSON");
+        let fields = value.as_object_mut().expect("a table");
+        for (i, field) in fields.values_mut().filter(|field| field.is_boolean()).enumerate() {
+            if wild && turned >> i & 1 == 1 {
+                *field = serde_json::Value::Bool(field == &serde_json::Value::Bool(false));
             }
-            let spin_debounce = if wild { spin_debounce } else { 1 };
-            Params { spin_debounce, ..serde_json::from_value(value).expect("settings from JSON") }
-        },
-    )
+        }
+        let spin_debounce = if wild { spin_debounce } else { 1 };
+        Params { spin_debounce, ..serde_json::from_value(value).expect("settings from JSON") }
+    })
 }
 
 fn total(votes: Votes) -> u32 {
@@ -78,7 +76,8 @@ proptest! {
                     if let (Some(before), Some(after)) = (before, law.flow(flow)) {
                         prop_assert!(after.cycle >= before, "cycles only count up");
                         prop_assert!(after.cycle.0 - before.0 <= 2);
-                        prop_assert_eq!(stamp.cycle, after.cycle);
+                        let unbooked = after.cycle.0.wrapping_sub(0x4000);
+                        prop_assert!(stamp.cycle == after.cycle || stamp.cycle.0 == unbooked);
                     }
                     signals[1] += u64::from(params.count_arriving_ce && packet.ecn().bits() == 3);
                 }

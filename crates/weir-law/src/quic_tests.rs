@@ -165,6 +165,8 @@ fn a_new_initial_starts_afresh() {
         let stamp = bench.cycle(9_000, &[]);
         assert_eq!(stamp.choice, QueueChoice::Responsive);
         bench.packet(&from_client(&[&initial]), Direction::Reverse);
+        assert_eq!(bench.law.counters().reopened, 0, "the server has not answered");
+        bench.packet(&datagram(&[&initial, &[0x40; 30]]), Direction::Forward);
         bench.signal(stamp.cycle, Signal::Loss, 1);
         let view = bench.view();
         (

@@ -220,18 +220,18 @@ fn a_used_four_tuple_does_not_inherit() {
     let Some(mut pair) = table(64) else { return };
     let mut now = START;
     let mut reopened = 0;
-    for (number, reverse_first) in [(1, false), (2, true)] {
+    // Whichever end opens the new connection.
+    for (number, from, to) in [(1, FORWARD, REVERSE), (2, REVERSE, FORWARD)] {
         let mut one = peer(Carrier::Tcp, number);
         now = one.earn(&mut pair, now, ROUND);
-        if reverse_first {
-            pair.arrive(&tcp_frame(one.to, one.from, (77, 0), SYN, 0), REVERSE, now);
-        }
-        let opens = tcp_frame(one.from, one.to, (0x5000_0000, 78), SYN | ACK, 0);
-        assert_eq!(pair.arrive(&opens, FORWARD, now).choice, QueueChoice::Standard);
+        let (client, server) = if from == FORWARD { (one.from, one.to) } else { (one.to, one.from) };
+        pair.arrive(&tcp_frame(client, server, (77, 0), SYN, 0), from, now);
+        let opens = tcp_frame(server, client, (0x5000_0000, 78), SYN | ACK, 0);
+        assert_eq!(pair.arrive(&opens, to, now).choice, QueueChoice::Standard);
         let count = pair.counters().reopened;
-        assert!(count > reopened);
-        // The same SYN again is a retransmission.
-        pair.arrive(&opens, FORWARD, now);
+        assert_eq!(count, reopened + 1);
+        // The same answer again is a retransmission.
+        pair.arrive(&opens, to, now);
         assert_eq!(pair.counters().reopened, count);
         reopened = count;
         let flow = known(&pair, &one).unwrap();
@@ -241,6 +241,7 @@ fn a_used_four_tuple_does_not_inherit() {
     now = one.earn(&mut pair, now, ROUND);
     let old = one.data_frame(1200);
     let stamp = pair.arrive(&old, FORWARD, now).cycle;
+    pair.arrive(&initial_frame(one.to, one.from, 1200), REVERSE, now);
     let opens = initial_frame(one.from, one.to, 1200);
     assert_eq!(pair.arrive(&opens, FORWARD, now).choice, QueueChoice::Standard);
     assert_eq!(pair.counters().reopened, reopened + 1);

@@ -196,7 +196,11 @@ impl Flow {
 /// Settings by chance, all of them legal.
 fn any_params(random: &mut Random) -> Params {
     let mut flag = || random.one_in(2);
-    let base = Params::preset(if flag() { Preset::Paper } else { Preset::Comsys });
+    let base = Params::preset(match (flag(), flag()) {
+        (true, _) => Preset::Robust,
+        (_, true) => Preset::Paper,
+        _ => Preset::Comsys,
+    });
     Params {
         spin_from_accepted: flag(),
         first_spin_counts: flag(),
@@ -223,6 +227,12 @@ fn any_params(random: &mut Random) -> Params {
         full_parser: flag(),
         key_has_protocol: flag(),
         ignore_optimistic_acks: flag(),
+        plausible_sequence: flag(),
+        lapse_round_trips: if flag() { 2 } else { base.lapse_round_trips },
+        verdict_lapses: flag(),
+        votes_kept: if flag() { 8 } else { base.votes_kept },
+        spin_needs_reverse: flag(),
+        loss_without_ecn: flag(),
         main_signal: if flag() { MainSignal::Ecn } else { MainSignal::Loss },
         tie: if flag() { Tie::Keep } else { Tie::Unresponsive },
         spin_debounce: if flag() { 1 } else { 3 },
@@ -295,6 +305,8 @@ fn a_million_random_packets_leave_the_same_tables() {
     let mut laws = vec![
         ("paper".to_owned(), Params::preset(Preset::Paper)),
         ("comsys".to_owned(), Params::preset(Preset::Comsys)),
+        ("robust".to_owned(), Params::preset(Preset::Robust)),
+        ("robust, marks".to_owned(), Params::preset(Preset::Robust).with_main_signal(MainSignal::Ecn)),
         ("paper, marks".to_owned(), Params::default().with_main_signal(MainSignal::Ecn)),
     ];
     laws.extend((0..7).map(|number| (format!("settings {number}"), any_params(&mut random))));

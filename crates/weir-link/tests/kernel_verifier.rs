@@ -26,6 +26,7 @@ fn every_program_is_accepted_with_every_kind_of_settings() {
     let laws = [
         ("paper", Params::preset(Preset::Paper)),
         ("comsys", Params::preset(Preset::Comsys)),
+        ("robust", Params::preset(Preset::Robust)),
         ("sack", Params { sack_completes_half: true, ignore_optimistic_acks: true, ..Params::default() }),
         ("mixed", all),
     ];
@@ -95,7 +96,7 @@ fn what_a_packet_costs_is_printed() {
     if !is_root() {
         return;
     }
-    for preset in [Preset::Paper, Preset::Comsys] {
+    for preset in [Preset::Paper, Preset::Robust, Preset::Comsys] {
         let config = ProgramConfig::new(Params::preset(preset), 65_536, 1, 1);
         let programs = Programs::load(&config).unwrap();
         let mut arp = vec![0xff; 12];

@@ -68,6 +68,8 @@ pub struct LiveCounters {
     pub reopened: u64,
     /// Changes of a flow's queue by a judgement; expiry and reopening are counted by themselves.
     pub switched: u64,
+    /// Verdicts that ended because their flow's activity ended no cycles.
+    pub lapsed: u64,
 }
 
 /// 64-bit words of the kernel's counters.
@@ -114,6 +116,7 @@ impl LiveCounters {
             waiting_full: raw.waiting_full,
             reopened: raw.reopened,
             switched: raw.switched,
+            lapsed: raw.lapsed,
         }
     }
 }

@@ -128,7 +128,7 @@ pub(super) fn view(bucket: &Bucket, way: usize, params: &ffi::Params, law: u8) -
         packets: raw.packets,
         windows: raw.window.map(|bytes| Bytes(bytes.into())),
         signals: SignalPair { loss: counted(0), mark: counted(1) },
-        votes: SignalPair { loss: Votes::from_raw(raw.votes[0]), mark: Votes::from_raw(raw.votes[1]) },
+        votes: SignalPair { loss: Votes::kept(raw.votes[0]), mark: Votes::kept(raw.votes[1]) },
         late_signals: raw.late_signals,
         withheld: raw.withheld,
         seen: bucket.seen[way],

@@ -135,7 +135,7 @@ pub(crate) fn random_spin<T: Table>(
     one
 }
 
-/// Round trips of 100 ms with ten segments each, spread evenly. After each a receiver claims a megabyte more. Returns the
+/// Round trips of 100 ms with ten segments each, spread evenly. After each a receiver claims sixty thousand bytes more. Returns the
 /// lengths of the cycles in milliseconds.
 pub(crate) fn optimistic_acks(live: &mut impl Table) -> Vec<u64> {
     let mut one = peer(Carrier::Tcp, 1);
@@ -147,7 +147,7 @@ pub(crate) fn optimistic_acks(live: &mut impl Table) -> Vec<u64> {
         }
         let found = live.arrive(&one.data_frame(SEGMENT), FORWARD, now);
         lengths.extend(found.ended.map(|(end, _)| end.duration.as_nanos() / 1_000_000));
-        let claim = one.seq.wrapping_add(1_000_000);
+        let claim = one.seq.wrapping_add(60_000);
         live.arrive(&tcp_frame(one.to, one.from, (one.ack, claim), ACK, 0), REVERSE, now);
     }
     lengths

@@ -1,0 +1,316 @@
+//! What blind outsiders, observers and cheats can do to the law of a flow that has an entry (docs/model/adversaries.md). Every
+//! attack runs beside honest flows, and every test says what the attack buys.
+
+mod traffic;
+
+use std::collections::VecDeque;
+
+use weir_core::{Duration, QueueChoice, Random, Seed, Time};
+use weir_law::live::{LiveConfig, LiveTable, open_seed};
+use weir_law::{Params, ParsedPacket, Preset, Signal, Verdict};
+
+use traffic::attacks::{FORWARD, REVERSE, START, peer};
+use traffic::{ACK, Carrier, Peer, SEGMENT, SYN, initial, quic, send, tcp};
+
+/// Of all flows here.
+const RTT: Duration = Duration::from_millis(50);
+
+fn live(flows: u32) -> LiveTable {
+    let params = Params::preset(Preset::Robust);
+    LiveTable::new(params, &LiveConfig { seed: open_seed(7), ..LiveConfig::new(&params, flows) })
+}
+
+fn random(name: &str) -> Random {
+    Seed { seed: 13, run: 0 }.stream(name)
+}
+
+/// What happened to an honest flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Told {
+    cycles: usize,
+    packets: usize,
+    responsive: usize,
+}
+
+impl Told {
+    fn share(&self) -> f64 {
+        self.responsive as f64 / self.packets as f64
+    }
+}
+
+/// An honest flow: a saw-tooth that loses a packet every sixth round trip and halves then. Packets are spread over the round
+/// trip, every second is acknowledged: TCP's acknowledgements come by 9/10 of a round trip after their data, QUIC's spin bits
+/// half of one. `attack` comes before each packet.
+fn honest(
+    live: &mut LiveTable,
+    one: &mut Peer,
+    mut now: Time,
+    rounds: u32,
+    attack: &mut dyn FnMut(&mut LiveTable, &Peer, u32, Time),
+) -> (Told, Time) {
+    let mut told = Told::default();
+    let behind = RTT.as_nanos() * if one.carrier == Carrier::Tcp { 9 } else { 5 } / 10;
+    let mut answers: VecDeque<(Time, ParsedPacket)> = VecDeque::new();
+    for round in 0..rounds {
+        one.spin = !one.spin;
+        let step = round % 6;
+        let window = 12 + 2 * step;
+        for packet in 0..window {
+            while answers.front().is_some_and(|(due, _)| *due <= now) {
+                let (_, answer) = answers.pop_front().unwrap();
+                send(live, &answer, REVERSE, now);
+            }
+            attack(live, one, round, now);
+            let data = one.data(SEGMENT);
+            let found = send(live, &data, FORWARD, now);
+            if step == 5 && packet == 3 {
+                live.signal(&data, found.cycle, Signal::Loss, 1);
+            }
+            told.packets += 1;
+            told.responsive += usize::from(found.choice == QueueChoice::Responsive);
+            told.cycles += usize::from(found.ended.is_some());
+            if packet % 2 == 0 {
+                answers.push_back((now + Duration::from_nanos(behind), one.answer()));
+            }
+            now += Duration::from_nanos(RTT.as_nanos() / u64::from(window));
+        }
+    }
+    for (_, answer) in answers {
+        send(live, &answer, REVERSE, now);
+    }
+    send(live, &one.answer(), REVERSE, now);
+    (told, now)
+}
+
+fn nobody(_: &mut LiveTable, _: &Peer, _: u32, _: Time) {}
+
+/// A forward segment of the flow that somebody made up.
+fn forged(one: &Peer, seq: u32) -> ParsedPacket {
+    tcp(one.from, one.to, (seq, one.ack), ACK, SEGMENT)
+}
+
+#[test]
+fn a_blind_segment_stops_no_cycles() {
+    let mut random = random("blind");
+    for (name, how) in [("one", 0), ("two, half of the numbers apart", 1), ("an acknowledgement", 2)] {
+        let mut frozen = 0;
+        for number in 0..400 {
+            let mut live = live(64);
+            let mut one = peer(Carrier::Tcp, number);
+            one.seq = random.next_u64() as u32;
+            let (_, now) = honest(&mut live, &mut one, START, 30, &mut nobody);
+            let at = random.next_u64() as u32;
+            match how {
+                0 => _ = send(&mut live, &forged(&one, at), FORWARD, now),
+                1 => {
+                    send(&mut live, &forged(&one, at), FORWARD, now);
+                    send(&mut live, &forged(&one, at.wrapping_add(1 << 31)), FORWARD, now);
+                }
+                _ => _ = send(&mut live, &tcp(one.to, one.from, (one.ack, at), ACK, 0), REVERSE, now),
+            }
+            let (told, _) = honest(&mut live, &mut one, now, 30, &mut nobody);
+            frozen += usize::from(told.cycles < 28);
+        }
+        println!("{name}: {frozen} of 400 flows miss a cycle");
+        assert_eq!(frozen, 0, "{name}");
+    }
+}
+
+#[test]
+fn a_flow_under_blind_fire_is_judged_all_the_same() {
+    let mut random = random("fire");
+    let (mut least, mut responsive) = (f64::MAX, 0);
+    for number in 0..20 {
+        let mut live = live(64);
+        let mut one = peer(Carrier::Tcp, number);
+        // From its first packet on, three forged segments and acknowledgements for each four of its packets.
+        let (told, _) = honest(&mut live, &mut one, START, 600, &mut |live, one, _, now| {
+            if random.below(4) == 0 {
+                return;
+            }
+            let at = random.next_u64() as u32;
+            send(live, &forged(one, at), FORWARD, now);
+            send(live, &tcp(one.to, one.from, (one.ack, at), ACK, 0), REVERSE, now);
+        });
+        least = least.min(told.share());
+        responsive += usize::from(told.share() > 0.6);
+    }
+    println!("blind fire: {responsive} of 20 responsive, least share {least:.2}");
+    assert_eq!(responsive, 20, "{least}");
+}
+
+#[test]
+fn forged_drops_are_not_the_flows() {
+    let mut random = random("drops");
+    let mut live = live(64);
+    let mut one = peer(Carrier::Tcp, 1);
+    let mut last = u32::MAX;
+    let (told, _) = honest(&mut live, &mut one, START, 4000, &mut |live, one, round, now| {
+        if round % 3 == 0 && round != last {
+            last = round;
+            let packet = forged(one, random.next_u64() as u32);
+            let found = send(live, &packet, FORWARD, now);
+            live.signal(&packet, found.cycle, Signal::Loss, 1);
+        }
+    });
+    println!("forged drops: responsive {:.3}", told.share());
+    assert!(told.share() > 0.95, "{told:?}");
+}
+
+#[test]
+fn a_forged_syn_resets_nothing() {
+    let mut random = random("syn");
+    for carrier in [Carrier::Tcp, Carrier::Quic] {
+        let mut live = live(64);
+        let mut one = peer(carrier, 1);
+        let (_, now) = honest(&mut live, &mut one, START, 60, &mut nobody);
+        let mut last = 0;
+        // One in every second of twenty.
+        let (told, _) = honest(&mut live, &mut one, now, 400, &mut |live, one, round, now| {
+            if round / 20 != last {
+                last = round / 20;
+                let packet = match carrier {
+                    Carrier::Tcp => tcp(one.from, one.to, (random.next_u64() as u32, 0), SYN, 0),
+                    Carrier::Quic => initial(one.from, one.to, 1200),
+                };
+                send(live, &packet, FORWARD, now);
+                if carrier == Carrier::Tcp {
+                    let packet = tcp(one.to, one.from, (random.next_u64() as u32, 0), SYN, 0);
+                    send(live, &packet, REVERSE, now);
+                }
+            }
+        });
+        println!("forged opening, {carrier:?}: responsive {:.3}, {} cycles", told.share(), told.cycles);
+        assert!(told.share() > 0.99 && told.cycles >= 398, "{carrier:?} {told:?}");
+        assert_eq!(live.counters().reopened, 0);
+    }
+}
+
+#[test]
+fn a_new_connection_on_an_old_entry_begins_anew() {
+    for carrier in [Carrier::Tcp, Carrier::Quic] {
+        let mut live = live(64);
+        let mut one = peer(carrier, 1);
+        let (told, now) = honest(&mut live, &mut one, START, 60, &mut nobody);
+        assert!(told.responsive > 0);
+        if carrier == Carrier::Tcp {
+            (one.seq, one.ack) = (0x8765_4321, 0x1234_5678);
+            send(&mut live, &tcp(one.from, one.to, (one.seq, 0), SYN, 0), FORWARD, now);
+            one.seq += 1;
+            send(&mut live, &tcp(one.to, one.from, (one.ack, one.seq), SYN | ACK, 0), REVERSE, now);
+            // Once more: a retransmission of the same answer.
+            send(&mut live, &tcp(one.to, one.from, (one.ack, one.seq), SYN | ACK, 0), REVERSE, now);
+            one.ack += 1;
+        } else {
+            send(&mut live, &initial(one.from, one.to, 1200), FORWARD, now);
+            send(&mut live, &initial(one.to, one.from, 1200), REVERSE, now);
+        }
+        assert_eq!(live.counters().reopened, 1, "{carrier:?}");
+        let (told, _) = honest(&mut live, &mut one, now, 60, &mut nobody);
+        assert!(told.share() < 0.95, "{carrier:?}: it earns its verdict anew, {told:?}");
+        assert!(told.share() > 0.6 && told.cycles >= 57, "{carrier:?} {told:?}");
+    }
+}
+
+#[test]
+fn a_verdict_lapses_where_no_cycle_ends() {
+    for carrier in [Carrier::Tcp, Carrier::Quic] {
+        let mut live = live(64);
+        let mut one = peer(carrier, 1);
+        let (told, mut now) = honest(&mut live, &mut one, START, 100, &mut nobody);
+        assert!(told.responsive > 0);
+        // From here on the spin bit stands still, or nothing is acknowledged; every tenth packet is lost.
+        let mut favoured = 0;
+        for packet in 0..100_000 {
+            let data = one.data(SEGMENT);
+            let found = send(&mut live, &data, FORWARD, now);
+            favoured += usize::from(found.choice == QueueChoice::Responsive);
+            if packet % 10 == 0 {
+                live.signal(&data, found.cycle, Signal::Loss, 1);
+            }
+            now += Duration::from_micros(588);
+        }
+        // 85 packets a round trip.
+        println!("{carrier:?} without cycles: {favoured} packets favoured");
+        assert!(favoured < 12 * 85, "{carrier:?}: {favoured}");
+        assert_eq!(live.flow_of(&one.answer()).unwrap().class.loss, Verdict::Unclassified);
+    }
+}
+
+#[test]
+fn silence_costs_no_verdict() {
+    for carrier in [Carrier::Tcp, Carrier::Quic] {
+        let mut live = live(64);
+        let mut one = peer(carrier, 1);
+        let (_, mut now) = honest(&mut live, &mut one, START, 60, &mut nobody);
+        // A round trip of data every ten seconds, and one request of a packet after each of them.
+        for _ in 0..20 {
+            now += Duration::from_secs(10);
+            let (told, later) = honest(&mut live, &mut one, now, 1, &mut nobody);
+            assert_eq!(told.responsive, told.packets, "{carrier:?}");
+            now = later + Duration::from_secs(1);
+            assert_eq!(send(&mut live, &one.data(100), FORWARD, now).choice, QueueChoice::Responsive);
+            send(&mut live, &one.answer(), REVERSE, now + RTT);
+        }
+    }
+}
+
+#[test]
+fn cycles_go_on_after_a_jump() {
+    // A gap of a hundred megabytes, as of a flow that went another way for a while; and a round trip ten times as long.
+    let mut live = live(64);
+    let mut one = peer(Carrier::Tcp, 1);
+    let (_, now) = honest(&mut live, &mut one, START, 60, &mut nobody);
+    one.seq = one.seq.wrapping_add(100_000_000);
+    let (told, _) = honest(&mut live, &mut one, now, 60, &mut nobody);
+    println!("after a jump: {told:?}");
+    assert!(told.cycles >= 40, "{told:?}");
+}
+
+#[test]
+fn votes_fade() {
+    let mut live = live(64);
+    let mut one = peer(Carrier::Quic, 1);
+    // Nine hundred honest answers...
+    let (told, mut now) = honest(&mut live, &mut one, START, 5400, &mut nobody);
+    assert!(told.share() > 0.95);
+    // ...buy how many round trips of constant rate under loss?
+    let mut bought = 0;
+    loop {
+        one.spin = !one.spin;
+        let mut choice = QueueChoice::Standard;
+        for packet in 0..12 {
+            let data = one.data(SEGMENT);
+            let found = send(&mut live, &data, FORWARD, now);
+            choice = found.choice;
+            if packet == 0 {
+                live.signal(&data, found.cycle, Signal::Loss, 1);
+            }
+            now += Duration::from_millis(4);
+        }
+        send(&mut live, &one.answer(), REVERSE, now);
+        if choice == QueueChoice::Standard || bought == 2000 {
+            break;
+        }
+        bought += 1;
+    }
+    println!("900 good votes buy {bought} round trips");
+    assert!(bought <= 40, "{bought}");
+}
+
+#[test]
+fn forged_spin_bits_make_no_cycles_of_their_own() {
+    let mut live = live(64);
+    let mut one = peer(Carrier::Quic, 1);
+    let mut at = 0;
+    let (told, _) = honest(&mut live, &mut one, START, 600, &mut |live, one, _, now| {
+        at += 1;
+        if at % 7 == 0 {
+            // Small ones, twice a round trip or more, with the other value than the flow's.
+            send(live, &quic(one.from, one.to, !one.spin, 30), FORWARD, now);
+        }
+    });
+    let cycles = live.flow_of(&one.answer()).unwrap().cycles;
+    println!("forged spin: {cycles} cycles in 600 round trips, responsive {:.3}", told.share());
+    assert!((590..=600).contains(&cycles) && told.share() > 0.9, "{cycles} {told:?}");
+}
