@@ -45,9 +45,10 @@ fn fragments_are_not_judged_and_leave_no_trace() {
     let Some(mut pair) = table(64) else { return };
     let mut count = 0;
     let mut now = START;
-    for mut one in [peer(Carrier::Tcp, 1), peer(Carrier::Quic, 2), v6_peer(3)] {
+    let mut peers = [peer(Carrier::Tcp, 1), peer(Carrier::Quic, 2), v6_peer(3)];
+    for one in &mut peers {
         now = one.earn(&mut pair, now, ROUND);
-        let before = known(&pair, &one).unwrap();
+        let before = known(&pair, one).unwrap();
         let (forward, reverse) = (one.data_frame(1400), one.answer_frame());
         for (offset, more) in [(0, true), (100, true), (175, false)] {
             let piece = fragment(&forward, offset, more);
@@ -57,16 +58,16 @@ fn fragments_are_not_judged_and_leave_no_trace() {
             pair.arrive(&fragment(&reverse, offset, more), REVERSE, now);
             count += 1;
         }
-        assert_eq!(known(&pair, &one), Some(before), "nothing of it moved");
+        assert_eq!(known(&pair, one), Some(before), "nothing of it moved");
         assert_eq!(pair.arrive(&one.data_frame(1400), FORWARD, now).choice, QueueChoice::Responsive);
     }
     let counters = pair.counters();
     assert_eq!((counters.ambiguous, counters.unowned_signals), (2 * count, count));
     // What is whole although it looks like one: a packet that must not be fragmented, and an atomic fragment (RFC 6946).
-    let mut whole = peer(Carrier::Tcp, 1).data_frame(1400);
+    let mut whole = peers[0].data_frame(1400);
     whole.0[6] = 0x40;
     assert_eq!(pair.arrive(&whole, FORWARD, now).choice, QueueChoice::Responsive);
-    let atomic = fragment(&v6_peer(3).data_frame(1400), 0, false);
+    let atomic = fragment(&peers[2].data_frame(1400), 0, false);
     assert_eq!(pair.arrive(&atomic, FORWARD, now).choice, QueueChoice::Responsive);
     // A flood of pieces of flows that nobody knows.
     for number in 0..5000 {
