@@ -191,12 +191,14 @@ WEIR_INLINE u32 weir_law_length(u64 started, u64 now)
 	return length > 0xffffffffu ? 0xffffffffu : (u32)length;
 }
 
-/* Ticks that count as a round trip of activity: half a second where its length is not known, never more than one. Nor less
- * than 17 ms: a round trip shorter than that grows many times over when somebody else fills the queue. */
+/* Ticks that count as a round trip of activity, at most one second. Not less than 17 ms: a round trip shorter than that grows
+ * many times over when somebody else fills the queue. Where its length is not known, twice as many with each look. */
 WEIR_INLINE u32 weir_look_after(const struct weir_flow *flow)
 {
-	u32 ticks = (flow->last_rtt ? flow->last_rtt : 1u << 29) >> WEIR_TICK_SHIFT;
+	u32 ticks = flow->last_rtt >> WEIR_TICK_SHIFT;
 
+	if (!flow->last_rtt)
+		return 32u << (flow->looks < 5 ? flow->looks : 5);
 	return ticks < 16 ? 16 : ticks > 1024 ? 1024 : ticks + 1;
 }
 

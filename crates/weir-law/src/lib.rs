@@ -32,6 +32,8 @@ mod params_tests;
 #[cfg(test)]
 mod parsed_tests;
 #[cfg(test)]
+mod progress_tests;
+#[cfg(test)]
 mod property_tests;
 #[cfg(test)]
 mod quic_tests;

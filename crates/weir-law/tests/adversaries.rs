@@ -9,7 +9,7 @@ use weir_core::{Duration, QueueChoice, Random, Seed, Time};
 use weir_law::live::{LiveConfig, LiveTable, open_seed};
 use weir_law::{Params, ParsedPacket, Preset, Signal, Verdict};
 
-use traffic::attacks::{FORWARD, REVERSE, START, peer};
+use traffic::attacks::{FORWARD, REVERSE, START, peer, random_spin};
 use traffic::{ACK, Carrier, Peer, SEGMENT, SYN, initial, quic, send, tcp};
 
 /// Of all flows here.
@@ -92,8 +92,8 @@ fn forged(one: &Peer, seq: u32) -> ParsedPacket {
 #[test]
 fn a_blind_segment_stops_no_cycles() {
     let mut random = random("blind");
-    for (name, how) in [("one", 0), ("two, half of the numbers apart", 1), ("an acknowledgement", 2)] {
-        let mut frozen = 0;
+    for (name, how) in [("a segment", 0), ("two, half of the numbers apart", 1), ("an acknowledgement", 2)] {
+        let mut harmed = 0;
         for number in 0..400 {
             let mut live = live(64);
             let mut one = peer(Carrier::Tcp, number);
@@ -109,10 +109,10 @@ fn a_blind_segment_stops_no_cycles() {
                 _ => _ = send(&mut live, &tcp(one.to, one.from, (one.ack, at), ACK, 0), REVERSE, now),
             }
             let (told, _) = honest(&mut live, &mut one, now, 30, &mut nobody);
-            frozen += usize::from(told.cycles < 28);
+            harmed += usize::from(!(28..=32).contains(&told.cycles));
         }
-        println!("{name}: {frozen} of 400 flows miss a cycle");
-        assert_eq!(frozen, 0, "{name}");
+        println!("{name}: {harmed} of 400 flows have other cycles than their thirty");
+        assert_eq!(harmed, 0, "{name}");
     }
 }
 
@@ -313,4 +313,74 @@ fn forged_spin_bits_make_no_cycles_of_their_own() {
     let cycles = live.flow_of(&one.answer()).unwrap().cycles;
     println!("forged spin: {cycles} cycles in 600 round trips, responsive {:.3}", told.share());
     assert!((590..=600).contains(&cycles) && told.share() > 0.9, "{cycles} {told:?}");
+}
+
+#[test]
+fn who_sees_the_numbers_can_forge_losses() {
+    // A limit of any law that judges by what passes: a segment that continues the flow is the flow's, and when the queue drops
+    // it, its sender knows nothing of it. The flow has a loss of its own every sixth round trip.
+    for every in [3, 1] {
+        let mut live = live(64);
+        let mut one = peer(Carrier::Tcp, 1);
+        let mut last = u32::MAX;
+        let (told, _) = honest(&mut live, &mut one, START, 4000, &mut |live, one, round, now| {
+            if round % every == 0 && round != last {
+                last = round;
+                let packet = forged(one, one.seq);
+                let found = send(live, &packet, FORWARD, now);
+                live.signal(&packet, found.cycle, Signal::Loss, 1);
+            }
+        });
+        println!("one drop in {every} round trips by who sees the numbers: responsive {:.3}", told.share());
+        // Cycles go on all the same.
+        assert!(told.cycles > 3900, "{told:?}");
+    }
+}
+
+#[test]
+fn who_sees_the_numbers_moves_an_edge_by_a_window_at_most() {
+    let mut live = live(64);
+    let mut one = peer(Carrier::Tcp, 1);
+    let (_, now) = honest(&mut live, &mut one, START, 60, &mut nobody);
+    // One segment at the far end of what is believed, once a second.
+    let mut last = 0;
+    let (told, _) = honest(&mut live, &mut one, now, 2000, &mut |live, one, round, now| {
+        if round / 20 != last {
+            last = round / 20;
+            send(live, &forged(one, one.seq.wrapping_add(0xffff)), FORWARD, now);
+        }
+    });
+    let cycles = told.cycles;
+    println!(
+        "edges pushed ahead once in 20 round trips: {cycles} cycles of 2000, responsive {:.3}",
+        told.share()
+    );
+    // 66 kB are the data of two and a half round trips.
+    assert!((1600..2000).contains(&cycles), "{told:?}");
+}
+
+#[test]
+fn a_random_spin_bit_needs_a_receiver_that_goes_along() {
+    // The receiver of `random_spin` echoes the random bit every twenty milliseconds.
+    let favoured = (0..60)
+        .filter(|seed| {
+            let mut live = live(8);
+            let one = random_spin(&mut live, *seed, 20, &mut |_, _| ());
+            live.flow_of(&one.answer()).unwrap().class.loss == Verdict::Responsive
+        })
+        .count();
+    println!("random spin: {favoured} of 60 responsive");
+    // Without one there are no cycles to be judged by.
+    let mut live = live(8);
+    let mut one = peer(Carrier::Quic, 1);
+    let mut random = random("spin");
+    for packet in 0..5000 {
+        let now = START + Duration::from_millis(packet);
+        one.spin = random.below(2) == 0;
+        let data = one.data(1200);
+        let found = send(&mut live, &data, FORWARD, now);
+        live.signal(&data, found.cycle, Signal::Loss, 1);
+        send(&mut live, &quic(one.to, one.from, false, 40), REVERSE, now);
+    }
+    assert_eq!(live.flow_of(&one.answer()).unwrap().cycles, 0);
 }

@@ -12,7 +12,10 @@ use super::leaf::Queues;
 use super::setup::{Directions, LinkSplit, SetupError, Share};
 use super::words::nearest;
 
-/// Parameters of the law as they were given: a preset and what differs from it.
+/// The preset on a live interface, where flows have reason to cheat and others can forge.
+pub const DEFAULT_PRESET: Preset = Preset::Robust;
+
+/// Parameters of the law as they were given: a preset ([`DEFAULT_PRESET`] if none) and what differs from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LawKeys(serde_json::Map<String, serde_json::Value>);
@@ -31,7 +34,9 @@ impl LawKeys {
             .unwrap_or_else(|| value.into());
         self.0.insert(name.to_owned(), value.clone());
         let known = |_| match is_preset {
-            true => SetupError::value("preset", &format!("{} is not paper or comsys", unquoted(&value))),
+            true => {
+                SetupError::value("preset", &format!("{} is not robust, paper or comsys", unquoted(&value)))
+            }
             false => self.params(MainSignal::Loss).expect_err("it was refused just now"),
         };
         self.params(MainSignal::Loss).map(drop).map_err(known)
@@ -52,7 +57,8 @@ impl LawKeys {
                 return Err(SetupError::unknown(name, "parameter of the law", nearest(name, Params::FIELDS)));
             }
         }
-        let params: Params = serde_json::from_value(self.0.clone().into())
+        let given = self.clone().over(Self::from(DEFAULT_PRESET));
+        let params: Params = serde_json::from_value(given.0.into())
             .map_err(|error: serde_json::Error| SetupError::value("law", &error))?;
         if params.main_signal == MainSignal::Both {
             return Err(SetupError::value("main_signal", &"both needs a third queue; give loss or ecn"));

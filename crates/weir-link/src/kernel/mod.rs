@@ -38,7 +38,7 @@ pub use down::{Down, down, down_all, plan_down};
 pub use error::KernelError;
 pub use hold::Held;
 pub use journal::{JournalError, Phase};
-pub use keys::{Keys, LawKeys};
+pub use keys::{DEFAULT_PRESET, Keys, LawKeys};
 pub use leaf::{Leaf, LeafKind, Queues};
 pub use plan::ifb_name;
 pub use program::{ProgramCost, Programs, Role};

@@ -109,7 +109,7 @@ fn law(instance: &Instance) -> anyhow::Result<Value> {
     let Value::Object(mut set) = serde_json::to_value(&instance.setup.keys.law)? else {
         return Ok(Value::Null);
     };
-    let preset = set.remove("preset").unwrap_or(serde_json::to_value(weir_law::Preset::default())?);
+    let preset = set.remove("preset").unwrap_or(serde_json::to_value(kernel::DEFAULT_PRESET)?);
     let mut law = Map::from_iter([("preset".to_owned(), preset), ("set".to_owned(), set.into())]);
     if let Value::Object(parameters) = serde_json::to_value(instance.setup.law)? {
         law.extend(parameters);
@@ -243,6 +243,7 @@ fn named(counters: &LiveCounters) -> Counters {
         ("arrived_ce", counters.arrived_ce),
         ("admitted", counters.admitted),
         ("switched", counters.switched),
+        ("lapsed", counters.lapsed),
         ("reopened", counters.reopened),
         ("expired", counters.expired),
         ("evicted", counters.evicted),
