@@ -78,9 +78,9 @@ WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes,
 
 /*
  * Reads a frame as weir_parse() does, TCP's options apart, and has it dealt with if it is of the usual kind: Ethernet
- * without tags or bare IP; without IP options, fragments and jumbograms; TCP that neither opens nor closes, UDP without a
- * long header, any other transport, or no IP at all. Returns 0 for what is not, for what has to be made linear first, and
- * where `deal` does.
+ * without tags or bare IP; without IP options, fragments and jumbograms, and as long as its IP header says; TCP that
+ * neither opens nor closes, UDP without a long header, any other transport, or no IP at all. Returns 0 for what is
+ * not, for what has to be made linear first, and where `deal` does.
  */
 WEIR_INLINE u32 weir_glance(const u8 *data, const u8 *end, u32 frame_bytes, u32 start, struct weir_packet *out, weir_deal deal,
 			    void *with)
@@ -113,7 +113,8 @@ WEIR_INLINE u32 weir_glance(const u8 *data, const u8 *end, u32 frame_bytes, u32 
 		weir_read_ipv4(at, offset, out);
 		out->l4_offset = (u16)(offset + 20);
 		l4_bytes = out->ip_bytes - 20;
-		return out->ip_bytes >= 20 && weir_glance_transport(weir_behind(at, 20), end, l4_bytes, out, deal, with);
+		return out->ip_bytes >= 20 && out->ip_bytes + offset <= frame_bytes &&
+		       weir_glance_transport(weir_behind(at, 20), end, l4_bytes, out, deal, with);
 	}
 	if (version == 6) {
 		if (!weir_is_within(at, end, 40) || at[0] >> 4 != 6 || weir_is_ipv6_extension(at[6]))
@@ -122,7 +123,8 @@ WEIR_INLINE u32 weir_glance(const u8 *data, const u8 *end, u32 frame_bytes, u32 
 		out->l4_offset = (u16)(offset + 40);
 		l4_bytes = weir_be16(at + 4);
 		out->ip_bytes = l4_bytes + 40;
-		return l4_bytes && weir_glance_transport(weir_behind(at, 40), end, l4_bytes, out, deal, with);
+		return l4_bytes && out->ip_bytes + offset <= frame_bytes &&
+		       weir_glance_transport(weir_behind(at, 40), end, l4_bytes, out, deal, with);
 	}
 	return deal(out, with);
 }

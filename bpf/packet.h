@@ -5,7 +5,8 @@
  *
  * Plain integer C without helpers or libc, compiled for the kernel's eBPF machine and natively from the same lines.
  * A header that is cut short gives WEIR_TRUNCATED; lengths that contradict each other give WEIR_MALFORMED. Lengths come
- * from the IP header, not from the bytes at hand, so that frames cut by a capture's snap length count in full.
+ * from the IP header, not from the bytes at hand, so that frames cut by a capture's snap length count in full. But no
+ * more is believed than the frame has on the wire.
  */
 #ifndef WEIR_PACKET_H
 #define WEIR_PACKET_H
@@ -32,6 +33,22 @@ WEIR_INLINE void weir_parse_sack(const u8 *data, const u8 *end, u32 offset, u32 
 			out->tcp_options |= WEIR_HAS_SACK;
 		}
 	}
+}
+
+/* Bytes on the wire from `offset` on: what a super-packet of 64 kB or more (BIG TCP) has instead of a length, and the
+ * most that any has. */
+WEIR_INLINE u32 weir_rest(const struct weir_packet *out, u32 offset)
+{
+	return out->frame_bytes > offset ? out->frame_bytes - offset : 0;
+}
+
+/* Payload that begins at `offset` and that the IP header says is longer than the frame is as long as that. */
+WEIR_INLINE void weir_believe(struct weir_packet *out, u32 offset)
+{
+	u32 rest = weir_rest(out, offset);
+
+	if (out->payload_bytes > rest)
+		out->payload_bytes = rest;
 }
 
 /* Timestamps (RFC 7323) and SACK (RFC 2018); an option that runs past the header ends the list. */
@@ -108,6 +125,7 @@ WEIR_INLINE void weir_parse_tcp(const u8 *data, const u8 *end, u32 offset, u32 l
 		return;
 	}
 	weir_read_tcp(at, header, l4_bytes, out);
+	weir_believe(out, offset + header);
 	/* Options cut by a snap length lose timestamps and SACK, not the segment. */
 	if (WEIR_READ_TCP_OPTIONS)
 		weir_parse_tcp_options(data, end, offset + 20, offset + header, out);
@@ -142,6 +160,7 @@ WEIR_INLINE void weir_parse_udp(const u8 *data, const u8 *end, u32 offset, u32 l
 		return;
 	}
 	weir_read_udp(at, l4_bytes, out);
+	weir_believe(out, offset + 8);
 	weir_parse_quic(data, end, offset + 8, out);
 }
 
@@ -155,12 +174,6 @@ WEIR_INLINE void weir_parse_transport(const u8 *data, const u8 *end, u32 offset,
 		weir_parse_udp(data, end, offset, l4_bytes, out);
 	else
 		out->kind = WEIR_OTHER;
-}
-
-/* Bytes on the wire from the IP header on: what a super-packet of 64 kB or more (BIG TCP) has instead of a length. */
-WEIR_INLINE u32 weir_rest(const struct weir_packet *out, u32 offset)
-{
-	return out->frame_bytes > offset ? out->frame_bytes - offset : 0;
 }
 
 /* The last eight octets of an IPv4 address as IPv6 writes it, in the order of the wire. */
@@ -355,6 +368,8 @@ WEIR_INLINE void weir_parse(const u8 *data, const u8 *end, u32 frame_bytes, u32 
 		transport = weir_parse_ipv6(data, end, offset, out);
 	if (transport)
 		weir_parse_transport(data, end, transport, out->ip_bytes - (transport - offset), out);
+	if (out->ip_bytes > weir_rest(out, offset))
+		out->ip_bytes = weir_rest(out, offset);
 }
 
 #endif /* WEIR_PACKET_H */

@@ -76,8 +76,8 @@ struct weir_packet {
 	u32 tsval;
 	u32 tsecr;
 	u32 sack_right;       /* the SACK right edge that lies furthest beyond tcp_ack */
-	u32 ip_bytes;         /* IP header and payload */
-	u32 payload_bytes;    /* after the TCP or UDP header, by the IP header's lengths */
+	u32 ip_bytes;         /* IP header and payload, by its lengths as far as the frame has as much */
+	u32 payload_bytes;    /* after the TCP or UDP header, the same */
 	u32 frame_bytes;      /* what the caller said the frame has on the wire */
 	u32 quic_short_bytes; /* from the short header to the end of the datagram */
 	u16 src_port;

@@ -166,6 +166,10 @@ static void check_packet(const struct weir_packet *packet, u32 length)
 		fail("transport outside the frame");
 	if (packet->payload_bytes > packet->ip_bytes || packet->quic_short_bytes > packet->payload_bytes)
 		fail("lengths");
+	if (packet->ip_bytes && packet->ip_bytes + packet->l3_offset > packet->frame_bytes)
+		fail("longer than the frame");
+	if (packet->payload_bytes && packet->payload_bytes + packet->l4_offset > packet->frame_bytes)
+		fail("more payload than the frame has");
 	if (packet->ecn > 3)
 		fail("codepoint");
 }

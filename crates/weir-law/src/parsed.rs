@@ -99,7 +99,8 @@ pub fn parse(frame: &[u8], start: Start) -> ParsedPacket {
 }
 
 /// Reads the headers of a frame of which only a beginning is at hand, such as one cut by a capture's snap length.
-/// `wire_bytes` is its length on the wire; it matters where the IP header has none (super-packets above 64 kB).
+/// `wire_bytes` is its length on the wire: no packet is longer than that, whatever its headers say, and those without a
+/// length (super-packets above 64 kB) are as long.
 pub fn parse_cut(frame: &[u8], wire_bytes: u32, start: Start) -> ParsedPacket {
     let start = match start {
         Start::Ethernet => 0,

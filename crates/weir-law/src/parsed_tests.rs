@@ -221,7 +221,7 @@ fn super_packets_and_cut_frames() {
         0x0800,
         &ipv4(6, 0, &tcp(&Segment { options: vec![1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 5], ..segment() })),
     );
-    let cut = parse(&full[..54], Start::Ethernet);
+    let cut = parse_cut(&full[..54], full.len() as u32, Start::Ethernet);
     assert_eq!(
         (cut.kind(), cut.payload_bytes(), cut.tcp().unwrap().timestamps),
         (Kind::Tcp, Bytes(100), None)
@@ -229,6 +229,60 @@ fn super_packets_and_cut_frames() {
     for length in 0..54 {
         let kind = parse(&full[..length], Start::Ethernet).kind();
         assert_eq!(kind, Kind::Truncated, "{length}");
+    }
+}
+
+#[test]
+fn no_length_is_believed_beyond_the_frame() {
+    let (tcp, datagram) = (tcp(&Segment { payload: 6, ..segment() }), udp(443, 50_000, &[0x40; 18]));
+    let tag = |frame: Vec<u8>| tagged(frame, 0x8100, 5);
+    for (transport, header, protocol) in [(&tcp, 20, 6), (&datagram, 8, 17)] {
+        let (v4, v6) = (ipv4(protocol, 0, transport), ipv6(protocol, 0, transport));
+        for (frame, start, ip, fixed) in [
+            (v4.clone(), Start::Ip, 0, 20),
+            (ethernet(0x0800, &v4), Start::Ethernet, 14, 20),
+            (tag(ethernet(0x0800, &v4)), Start::Ethernet, 18, 20),
+            (v6.clone(), Start::Ip, 0, 40),
+            (ethernet(0x86dd, &v6), Start::Ethernet, 14, 40),
+            (tag(ethernet(0x86dd, &v6)), Start::Ethernet, 18, 40),
+        ] {
+            let payload = transport.len() - header;
+            let says = |length: u16, udp_length: Option<u16>| {
+                let mut frame = frame.clone();
+                let at = ip + if fixed == 20 { 2 } else { 4 };
+                frame[at..at + 2].copy_from_slice(&length.to_be_bytes());
+                if let (17, Some(length)) = (protocol, udp_length) {
+                    frame[ip + fixed + 4..][..2].copy_from_slice(&length.to_be_bytes());
+                }
+                frame
+            };
+            let lengths = |frame: &[u8], wire: usize| {
+                let packet = parse_cut(frame, wire as u32, start);
+                assert_eq!(packet.kind(), if protocol == 6 { Kind::Tcp } else { Kind::Quic });
+                (packet.ip_bytes().0 as usize, packet.payload_bytes().0 as usize)
+            };
+            let whole = (fixed + header + payload, payload);
+            let lie = says(u16::MAX, Some(u16::MAX));
+            assert_eq!(lengths(&lie, lie.len()), whole, "{start:?} {ip} {fixed}");
+            // A capture that cut what was as long; one byte less on the wire; a super-packet without a length.
+            let outer = usize::from(u16::MAX) + if fixed == 20 { 0 } else { 40 };
+            let all = (outer, outer - fixed - header);
+            assert_eq!(lengths(&lie, ip + outer), all);
+            assert_eq!(lengths(&lie, ip + outer - 1), (all.0 - 1, all.1 - 1));
+            assert_eq!(lengths(&says(0, None), ip + 200_000), (200_000, 200_000 - fixed - header));
+            // What pads a frame is not of the packet.
+            assert_eq!(lengths(&[&frame[..], &[0; 30]].concat(), frame.len() + 30), whole);
+            // A datagram that says less or more than its IP packet is as long as that: it was sent.
+            for length in [8, u16::MAX] {
+                assert_eq!(
+                    lengths(
+                        &says((whole.0 - if fixed == 20 { 0 } else { 40 }) as u16, Some(length)),
+                        frame.len()
+                    ),
+                    whole
+                );
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod traffic;
 
-use weir_core::{CycleId, Duration, QueueChoice, Seed};
+use weir_core::{Bytes, CycleId, Duration, QueueChoice, Seed};
 use weir_law::live::{LiveConfig, LiveTable};
 use weir_law::{MainSignal, Params, Signal, Verdict};
 
@@ -73,6 +73,19 @@ fn answered_forged_flows_take_no_verdict() {
     assert_eq!(told.rounds.len(), 50);
     assert!(told.rounds[49] <= 200, "{:?}", told.rounds);
     assert!(live.counters().full > 0 && live.counters().evicted > 10_000, "{:?}", live.counters());
+}
+
+#[test]
+fn a_length_beyond_the_frame_earns_nothing() {
+    let (mut live, mut one) = (table(64), peer(Carrier::Tcp, 1));
+    // Six bytes each on the wire, and 60,000 by the IP header.
+    for packet in 0..1000 {
+        let (header, _) = one.data_frame(60_000);
+        let found = live.arrive(&(header, 46), FORWARD, START);
+        send(&mut live, &one.answer(), REVERSE, START);
+        assert_eq!(found.known, packet == 999, "{packet}");
+    }
+    assert_eq!(live.flow_of(&one.answer()).map(|flow| flow.bytes), Some(Bytes(6)));
 }
 
 #[test]

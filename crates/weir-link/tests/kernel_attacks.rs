@@ -21,12 +21,18 @@ use weir_law::{Direction, MainSignal, Params, Signal, Start, Verdict, parse};
 /// A round trip of the flows here.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// The frame of a packet, as a device would send it: no shorter than Ethernet's least.
-fn ethernet((packet, _): &Frame) -> Vec<u8> {
+/// The frame of a packet, as a device would send it: whole, and no shorter than Ethernet's least.
+fn ethernet(packet: &Frame) -> Vec<u8> {
+    let mut frame = headers(packet);
+    frame.resize((14 + packet.1 as usize).max(60), 0);
+    frame
+}
+
+/// Its headers alone.
+fn headers((packet, _): &Frame) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     frame.extend(if packet[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] });
     frame.extend(packet);
-    frame.resize(frame.len().max(60), 0);
     frame
 }
 
@@ -118,6 +124,29 @@ fn answered_forged_flows_take_no_verdict() {
     // They fill the table, and no more than it.
     let (flows, capacity) = pair.taken();
     assert!((capacity * 9 / 10..=capacity).contains(&flows), "{flows}");
+}
+
+#[test]
+fn a_length_beyond_the_frame_earns_nothing() {
+    let Some(mut pair) = table(64) else { return };
+    for mut one in [peer(Carrier::Tcp, 1), peer(Carrier::Quic, 2)] {
+        for _ in 0..20 {
+            let (mut packet, _) = one.data_frame(1200);
+            packet[2..4].copy_from_slice(&u16::MAX.to_be_bytes());
+            let wire = packet.len() as u32;
+            pair.arrive(&(packet, wire), FORWARD, START);
+            pair.arrive(&one.answer_frame(), REVERSE, START);
+        }
+        assert_eq!(known(&pair, &one), None);
+        // Of a flow that has an entry only what is there counts.
+        one.cycle(&mut pair, 5 * SEGMENT, SEGMENT, &[], START);
+        let before = known(&pair, &one).unwrap().bytes;
+        let (mut packet, wire) = one.data_frame(100);
+        packet[2..4].copy_from_slice(&u16::MAX.to_be_bytes());
+        pair.arrive(&(packet, wire), FORWARD, START);
+        assert_eq!(known(&pair, &one).unwrap().bytes.0 - before.0, 100);
+    }
+    pair.compare("lengths");
 }
 
 #[test]
