@@ -221,8 +221,7 @@ WEIR_INLINE u32 weir_place(const struct weir_table_params *params, const struct 
 			rank = 3;
 		else if (weir_may_go(params, bucket, i, tick))
 			rank = 2;
-		else if (!(flow->verdict[WEIR_LOSS] | flow->verdict[WEIR_MARK]) &&
-			 weir_age(tick, bucket->seen[i]) > params->candidate_idle)
+		else if (!weir_is_judged(flow) && weir_age(tick, bucket->seen[i]) > params->candidate_idle)
 			rank = 1;
 		if (rank > best) {
 			best = rank;
@@ -339,11 +338,16 @@ WEIR_INLINE u32 weir_lookup(const struct weir_table_params *params, struct weir_
 	if (!weir_wait(params, waiting, weir_candidate_tag_of(hash), packet, reverse, tick, counters))
 		return WEIR_WAYS;
 	way = weir_place(params, bucket, weir_home_of(hash), tick);
+	if (way == WEIR_WAYS)
+		way = weir_challenge(params, bucket, waiting, reverse ? 0 : packet->payload_bytes, tick);
 	if (way == WEIR_WAYS) {
 		counters->full++; /* it goes on waiting, and need not earn its entry again */
 		return way;
 	}
 	weir_leave(waiting, weir_candidate_tag_of(hash));
+	/* Who wanted the place of the one that goes has nothing against the one that comes. */
+	if (waiting->challenge >> WEIR_CHALLENGE_SHIFT == way + 1)
+		waiting->challenge = 0;
 	if (bucket->tag[way & (WEIR_WAYS - 1)]) {
 		weir_filter_out(filter, &bucket->way[way & (WEIR_WAYS - 1)].key);
 		counters->evicted++;

@@ -17,6 +17,11 @@
 /* weir_candidate.bytes */
 #define WEIR_CANDIDATE_REVERSE 0x80000000 /* a packet of the other direction was seen */
 
+/* weir_waiting.challenge */
+#define WEIR_CHALLENGE_SHIFT 28
+#define WEIR_CHALLENGE_TICK ((1u << WEIR_CHALLENGE_SHIFT) - 1)
+#define WEIR_CHALLENGE_UNIT 16 /* bytes; so that a flow of 54 Gbit/s does not wrap within candidate_idle */
+
 struct weir_entry {
 	u64 pending[2]; /* mailbox [enum weir_signal]: lanes of 16 bits by the two lowest bits of the packet's cycle */
 	struct weir_key key;
@@ -38,11 +43,14 @@ struct weir_bucket {
 struct weir_candidate {
 	u32 tag;   /* 0 for none */
 	u32 bytes; /* forward payload so far, and the bit above */
-	u32 seen;  /* ticks */
+	u32 until; /* ticks; as long as this its payload keeps the place */
 };
 
 struct weir_waiting {
 	struct weir_candidate way[WEIR_CANDIDATES];
+	/* The entry without a verdict whose place fit flows want (weir_challenge). */
+	u32 challenge; /* since when, ticks, and above WEIR_CHALLENGE_SHIFT the entry's way + 1; 0 for none */
+	u32 mark;      /* what its bytes have to reach, in WEIR_CHALLENGE_UNIT */
 };
 
 /*

@@ -232,7 +232,7 @@ impl LiveTable {
 
     /// The same of the line in which flows wait for a place in that bucket.
     pub fn waiting_bytes(&self, index: usize) -> Vec<u8> {
-        self.waiting[index].iter().flat_map(ffi::to_bytes).collect()
+        ffi::to_bytes(&self.waiting[index])
     }
 
     /// The counters as the kernel's programs keep them.

@@ -35,11 +35,17 @@ pub(crate) struct Bucket {
 pub(crate) struct Candidate {
     pub(crate) tag: u32,
     pub(crate) bytes: u32,
-    pub(crate) seen: u32,
+    pub(crate) until: u32,
 }
 
 /// Mirrors `struct weir_waiting`.
-pub(crate) type Waiting = [Candidate; 4];
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) way: [Candidate; 4],
+    pub(crate) challenge: u32,
+    pub(crate) mark: u32,
+}
 
 /// Words of the hash function's secret.
 pub(crate) const SEED_WORDS: usize = 11;
@@ -96,7 +102,7 @@ pub(crate) struct Counters {
 // SAFETY: integers without padding, as the compared layouts show.
 unsafe impl Plain for Bucket {}
 // SAFETY: as above.
-unsafe impl Plain for Candidate {}
+unsafe impl Plain for Waiting {}
 // SAFETY: as above.
 unsafe impl Plain for TableParams {}
 
@@ -353,6 +359,7 @@ mod tests {
         static weir_entry_layout: [u32; 4];
         static weir_bucket_layout: [u32; 7];
         static weir_candidate_layout: [u32; 4];
+        static weir_waiting_layout: [u32; 4];
         static weir_table_params_layout: [u32; 13];
         static weir_counters_layout: [u32; 2];
         static weir_filter_layout: [u32; 1];
@@ -399,7 +406,8 @@ mod tests {
     fn layouts_are_those_of_the_c_side() {
         layout!(Entry, weir_entry_layout, key, flow, pending);
         layout!(Bucket, weir_bucket_layout, version, contended, tag, seen, flags, way);
-        layout!(Candidate, weir_candidate_layout, tag, bytes, seen);
+        layout!(Candidate, weir_candidate_layout, tag, bytes, until);
+        layout!(Waiting, weir_waiting_layout, way, challenge, mark);
         layout!(Filter, weir_filter_layout,);
         layout!(
             TableParams,

@@ -48,6 +48,7 @@ void weir_native_count_signal(struct weir_counters *counters, u32 kind, u32 segm
 extern const u32 weir_entry_layout[4];
 extern const u32 weir_bucket_layout[7];
 extern const u32 weir_candidate_layout[4];
+extern const u32 weir_waiting_layout[4];
 extern const u32 weir_table_params_layout[13];
 extern const u32 weir_counters_layout[2];
 extern const u32 weir_filter_layout[1];
@@ -293,7 +294,11 @@ const u32 weir_bucket_layout[7] = {
 };
 
 const u32 weir_candidate_layout[4] = {
-	sizeof(struct weir_candidate), AT(weir_candidate, tag), AT(weir_candidate, bytes), AT(weir_candidate, seen)
+	sizeof(struct weir_candidate), AT(weir_candidate, tag), AT(weir_candidate, bytes), AT(weir_candidate, until)
+};
+
+const u32 weir_waiting_layout[4] = {
+	sizeof(struct weir_waiting), AT(weir_waiting, way), AT(weir_waiting, challenge), AT(weir_waiting, mark)
 };
 
 const u32 weir_table_params_layout[13] = {

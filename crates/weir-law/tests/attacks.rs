@@ -5,13 +5,13 @@ mod traffic;
 
 use weir_core::{Bytes, CycleId, Duration, QueueChoice, Seed};
 use weir_law::live::{LiveConfig, LiveTable};
-use weir_law::{MainSignal, Params, Signal, Verdict};
+use weir_law::{Direction, MainSignal, Params, Signal, Verdict};
 
 use traffic::attacks::{
-    FORWARD, REVERSE, START, bleached_marks, forged, forged_with_answers, optimistic_acks, peer, random_spin,
-    under_attack,
+    FORWARD, NEWCOMERS, REVERSE, START, besieged, bleached_marks, entered, forged, forged_with_answers,
+    insistent, optimistic_acks, peer, random_spin, refreshed, under_attack,
 };
-use traffic::{ACK, Carrier, Peer, RST, SEGMENT, SYN, Table, end, send, table, tcp};
+use traffic::{ACK, Carrier, Frame, Peer, RST, SEGMENT, SYN, Table, end, send, table, tcp};
 
 #[test]
 fn what_answers_a_forged_address_does_not_count() {
@@ -86,6 +86,63 @@ fn a_length_beyond_the_frame_earns_nothing() {
         assert_eq!(found.known, packet == 999, "{packet}");
     }
     assert_eq!(live.flow_of(&one.answer()).map(|flow| flow.bytes), Some(Bytes(6)));
+}
+
+/// Round trips until the entries of those that got one, told.
+fn siege(
+    name: &str,
+    flows: u32,
+    per_second: u64,
+    warm_up: u64,
+    attack: &dyn Fn(u64) -> (Frame, Direction),
+) -> Vec<u64> {
+    let mut live = table(flows);
+    let rounds = besieged(&mut live, per_second, warm_up, &mut |live, packet, now| {
+        let (frame, direction) = attack(packet);
+        live.arrive(&frame, direction, now);
+    });
+    let (median, last) = (rounds.get(rounds.len() / 2), rounds.last());
+    println!(
+        "{name}, table of {flows}, {per_second} packets/s: {} of {NEWCOMERS} let in, {} in the first round trip, \
+         median {median:?}, last {last:?}; {:?}",
+        rounds.len(),
+        rounds.iter().filter(|rounds| **rounds == 1).count(),
+        live.counters()
+    );
+    rounds
+}
+
+#[test]
+fn small_packets_hold_no_place_in_a_line() {
+    // Each flow within 4.9 s, so many that nearly every line has four.
+    for (flows, per_second, held) in
+        [(65_536, 14_600, 68_000), (65_536, 29_000, 135_000), (8192, 4100, 19_700)]
+    {
+        let rounds = siege("refreshed", flows, per_second, 40, &|packet| refreshed(packet, held));
+        assert_eq!((rounds.len(), rounds.last()), (NEWCOMERS as usize, Some(&1)));
+    }
+}
+
+#[test]
+fn small_packets_hold_no_entry() {
+    for (flows, per_second, held) in [(65_536, 14_600, 68_000), (8192, 4100, 10_000)] {
+        let rounds = siege("entered", flows, per_second, 60, &|packet| entered(packet, held));
+        // Half of a window earns the flow's fitness, the other half and the next window the place.
+        assert_eq!(rounds.len(), NEWCOMERS as usize);
+        assert!(rounds.last() <= Some(&2), "{rounds:?}");
+    }
+}
+
+#[test]
+fn full_segments_hold_only_what_they_pay_for() {
+    // 195 Mbit/s: 24 kB/s into each line and bucket, where a newcomer sends 292.
+    let attacks: [&dyn Fn(u64) -> (Frame, Direction); 2] =
+        [&|packet| insistent(packet, 12_000), &forged_with_answers];
+    for (name, attack) in ["insistent", "new ones"].into_iter().zip(attacks) {
+        let rounds = siege(name, 8192, 16_700, 30, attack);
+        assert_eq!(rounds.len(), NEWCOMERS as usize);
+        assert!(rounds.last() <= Some(&8), "{rounds:?}");
+    }
 }
 
 #[test]

@@ -154,15 +154,137 @@ fn the_prototypes_settings_admit_too() {
 
 #[test]
 fn a_candidate_past_its_time_begins_anew() {
-    let (mut live, mut one) = (table(64), peer(Carrier::Tcp, 1));
-    send(&mut live, &one.data(5999), FORWARD, START);
-    send(&mut live, &one.answer(), REVERSE, START);
-    assert!(!send(&mut live, &one.data(1), FORWARD, after(31)).known);
-    assert!(live.is_empty(), "the answer was 31 s ago");
-    send(&mut live, &one.data(5999), FORWARD, after(37));
-    send(&mut live, &one.answer(), REVERSE, after(37));
-    assert!(live.is_empty(), "a lonely byte was 6 s ago");
-    assert!(send(&mut live, &one.data(1), FORWARD, after(66)).known);
+    // 5999 bytes keep a place for 2.5 s; then it may be silent for 30 s more, or 5 s where nobody answered.
+    for (answered, silence) in [(true, 32), (false, 7)] {
+        for (seconds, known) in [(silence, true), (silence + 1, false)] {
+            let (mut live, mut one) = (table(64), peer(Carrier::Tcp, 1));
+            send(&mut live, &one.data(5999), FORWARD, START);
+            if answered {
+                send(&mut live, &one.answer(), REVERSE, START);
+            }
+            send(&mut live, &one.data(1), FORWARD, after(seconds));
+            send(&mut live, &one.answer(), REVERSE, after(seconds));
+            assert_eq!(live.len(), usize::from(known), "{answered} {seconds}");
+        }
+    }
+}
+
+/// A table of one line, in which `count` flows wait that were answered and sent `payload` bytes each.
+fn line(count: u32, payload: u32) -> (LiveTable, Vec<Peer>) {
+    let mut live = table(8);
+    let mut peers: Vec<Peer> = (0..count).map(|number| peer(Carrier::Tcp, number)).collect();
+    for peer in &mut peers {
+        send(&mut live, &peer.data(payload), FORWARD, START);
+        send(&mut live, &peer.answer(), REVERSE, START);
+    }
+    (live, peers)
+}
+
+#[test]
+fn a_place_is_kept_by_payload_and_not_by_packets() {
+    // 2400 bytes pay for a second, whatever is said meanwhile.
+    for (milliseconds, free) in [(990, false), (1010, true)] {
+        let (mut live, peers) = line(4, 2400);
+        for millisecond in 0..milliseconds {
+            for peer in &peers {
+                send(&mut live, &peer.answer(), REVERSE, START + Duration::from_millis(millisecond));
+            }
+        }
+        let now = START + Duration::from_millis(milliseconds);
+        let mut late = peer(Carrier::Tcp, 99);
+        send(&mut live, &late.data(1), FORWARD, now);
+        assert_eq!(live.counters().waiting_full, u64::from(!free));
+        if free {
+            send(&mut live, &late.answer(), REVERSE, now);
+            assert!(send(&mut live, &late.data(5999), FORWARD, now).known);
+        }
+    }
+}
+
+#[test]
+fn a_newcomer_takes_the_place_that_is_paid_for_the_least() {
+    let (mut live, mut peers) = line(4, 3000);
+    send(&mut live, &peers[0].data(100), FORWARD, START);
+    send(&mut live, &peers[2].data(1000), FORWARD, START);
+    send(&mut live, &peers[3].data(1000), FORWARD, START);
+    // The second has 3000 bytes. As many of others are needed, whoever they come from.
+    let mut late: Vec<Peer> = (90..93).map(|number| peer(Carrier::Tcp, number)).collect();
+    for one in &mut late {
+        send(&mut live, &one.data(990), FORWARD, START);
+    }
+    assert_eq!(live.counters().waiting_full, 3);
+    send(&mut live, &late[0].data(990), FORWARD, START);
+    send(&mut live, &late[0].answer(), REVERSE, START);
+    assert_eq!(live.counters().waiting_full, 3);
+    assert!(send(&mut live, &late[0].data(5010), FORWARD, START).known, "its last packet counts in full");
+    // It left its place. The others still have theirs, and the second has none.
+    assert!(send(&mut live, &peers[0].data(2900), FORWARD, START).known);
+    assert!(send(&mut live, &peers[2].data(2000), FORWARD, START).known);
+    assert!(send(&mut live, &peers[3].data(2000), FORWARD, START).known);
+    assert!(!send(&mut live, &peers[1].data(3000), FORWARD, START).known);
+}
+
+#[test]
+fn an_outsider_pushes_out_nobody_who_was_answered() {
+    let (mut live, mut peers) = line(3, 1200);
+    for number in 0..10_000 {
+        send(&mut live, &peer(Carrier::Tcp, 1000 + number).data(60_000), FORWARD, START);
+    }
+    for one in &mut peers {
+        assert!(send(&mut live, &one.data(4800), FORWARD, START).known);
+    }
+}
+
+/// One bucket of eight flows without a verdict.
+fn unjudged() -> (LiveTable, Vec<Peer>) {
+    let mut live = table(8);
+    let mut peers: Vec<Peer> = (0..8).map(|number| peer(both()[number as usize % 2], number)).collect();
+    for peer in &mut peers {
+        peer.cycle(&mut live, 5 * SEGMENT, SEGMENT, &[], START);
+    }
+    assert_eq!(live.len(), 8);
+    (live, peers)
+}
+
+/// Whether a flow that sends 6000 bytes a tenth of a second gets an entry within twenty where those that have one send
+/// `payload` bytes each meanwhile.
+fn gets_in(payload: u32) -> bool {
+    let (mut live, mut peers) = unjudged();
+    let mut late = peer(Carrier::Tcp, 99);
+    for round in 1..=20 {
+        let now = START + Duration::from_millis(100 * round);
+        for peer in &mut peers {
+            send(&mut live, &peer.data(payload), FORWARD, now);
+        }
+        if late.cycle(&mut live, 6000, 1500, &[], now + Duration::from_millis(50)).known {
+            return true;
+        }
+    }
+    assert!(live.counters().full > 60);
+    assert_eq!((live.len(), live.counters().evicted), (8, 0));
+    false
+}
+
+#[test]
+fn an_entry_without_a_verdict_is_for_who_sends_more() {
+    assert_eq!([1, 1500, 4000, 6100, 9000].map(gets_in), [true, true, true, false, false]);
+}
+
+#[test]
+fn who_wants_an_entry_takes_that_of_the_longest_silence() {
+    let (mut live, mut peers) = unjudged();
+    let mut now = START;
+    for number in [0, 1, 2, 3, 4, 6, 7] {
+        now += Duration::from_millis(300);
+        send(&mut live, &peers[number].data(1), FORWARD, now);
+    }
+    let mut late = peer(Carrier::Tcp, 99);
+    late.cycle(&mut live, 6000, 1500, &[], now);
+    let known = [1500; 5].map(|payload| send(&mut live, &late.data(payload), FORWARD, now).known);
+    // In units of 16 bytes four such packets are a little less than 6000.
+    assert_eq!(known, [false, false, false, false, true]);
+    let gone: Vec<usize> = (0..8).filter(|number| live.flow_of(&peers[*number].answer()).is_none()).collect();
+    assert_eq!((gone, live.len(), live.counters().evicted), (vec![5], 8, 1));
 }
 
 #[test]

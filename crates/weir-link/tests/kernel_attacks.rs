@@ -10,8 +10,8 @@ mod traffic;
 
 use pair::Pair;
 use traffic::attacks::{
-    Arrivals, FORWARD, REVERSE, START, bleached_marks, both, forged, forged_with_answers, optimistic_acks,
-    peer, random_spin, under_attack,
+    Arrivals, FORWARD, NEWCOMERS, REVERSE, START, besieged, bleached_marks, both, entered, forged,
+    forged_with_answers, optimistic_acks, peer, random_spin, refreshed, under_attack,
 };
 use traffic::{ACK, Carrier, FIN, Frame, Peer, RST, SEGMENT, SYN, Table, end, initial_frame, tcp_frame};
 use weir_core::{CycleId, Duration, QueueChoice, Time};
@@ -124,6 +124,31 @@ fn answered_forged_flows_take_no_verdict() {
     // They fill the table, and no more than it.
     let (flows, capacity) = pair.taken();
     assert!((capacity * 9 / 10..=capacity).contains(&flows), "{flows}");
+}
+
+/// Accomplices of a table for 8192 at 4100 packets of 41 bytes a second: newcomers get in as into the native table.
+fn siege(warm_up: u64, attack: &dyn Fn(u64) -> (Frame, Direction)) -> Option<Vec<u64>> {
+    let mut pair = table(8192)?;
+    let rounds = besieged(&mut pair, 4100, warm_up, &mut |pair, packet, now| {
+        let (frame, direction) = attack(packet);
+        pair.arrive(&frame, direction, now);
+    });
+    pair.compare_bytes("accomplices");
+    println!("round trips until the entry {rounds:?} {:?}", pair.counters());
+    Some(rounds)
+}
+
+#[test]
+fn small_packets_hold_no_place_in_a_line() {
+    let Some(rounds) = siege(20, &|packet| refreshed(packet, 19_700)) else { return };
+    assert_eq!((rounds.len(), rounds.last()), (NEWCOMERS as usize, Some(&1)));
+}
+
+#[test]
+fn small_packets_hold_no_entry() {
+    let Some(rounds) = siege(30, &|packet| entered(packet, 10_000)) else { return };
+    assert_eq!(rounds.len(), NEWCOMERS as usize);
+    assert!(rounds.last() <= Some(&2), "{rounds:?}");
 }
 
 #[test]

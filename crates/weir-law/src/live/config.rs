@@ -37,9 +37,10 @@ pub struct LiveConfig {
     pub idle_udp: Duration,
     /// The same after FIN or RST.
     pub linger: Duration,
-    /// How long a flow that was seen in one direction waits.
+    /// How long twice `admit_bytes` of payload keep a place among those that wait, less as much less; and for how long
+    /// a flow that was seen in one direction may be silent beyond that.
     pub candidate_idle: Duration,
-    /// How long one that was seen in both waits.
+    /// The same silence of one that was seen in both.
     pub candidate_reverse_idle: Duration,
     /// The secret of the hash function: eleven random words.
     pub seed: [u64; SEED_WORDS],

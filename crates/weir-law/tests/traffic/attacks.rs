@@ -109,6 +109,88 @@ pub(crate) fn forged_with_answers(packet: u64) -> (Frame, Direction) {
     (tcp_frame(from, to, (1, 1), ACK, SEGMENT), FORWARD)
 }
 
+/// Newcomers under siege, one every half second, and for how long each tries.
+pub(crate) const NEWCOMERS: u32 = 90;
+const TRIES: u64 = 300;
+
+/// An attack of `per_second` packets, called with the number of each: `warm_up` seconds alone, then beside
+/// [`NEWCOMERS`] flows that send ten segments per round trip of 50 ms. Returns the round trips until the entry of each
+/// that got one, sorted.
+pub(crate) fn besieged<T: Table>(
+    live: &mut T,
+    per_second: u64,
+    warm_up: u64,
+    attack: &mut dyn FnMut(&mut T, u64, Time),
+) -> Vec<u64> {
+    let at = |nanos: u64| START + Duration::from_nanos(nanos);
+    let (mut packet, mut rounds) = (0, Vec::new());
+    let mut waiting: Vec<(Peer, u64)> = Vec::new();
+    let mut attack_until = |live: &mut T, nanos: u64| {
+        while packet * 1_000_000_000 / per_second < nanos {
+            attack(live, packet, at(packet * 1_000_000_000 / per_second));
+            packet += 1;
+        }
+    };
+    for round in 0..u64::from(NEWCOMERS) * 10 + TRIES {
+        let begin = warm_up * 1_000_000_000 + round * 50_000_000;
+        attack_until(live, begin);
+        if round.is_multiple_of(10) && round / 10 < u64::from(NEWCOMERS) {
+            let number = (round / 10) as u32;
+            waiting.push((peer(both()[number as usize % 2], 1000 + number), round));
+        }
+        for (peer, _) in &mut waiting {
+            peer.spin = !peer.spin;
+            for _ in 0..10 {
+                let data = peer.data_frame(SEGMENT);
+                live.arrive(&data, FORWARD, at(begin));
+            }
+        }
+        attack_until(live, begin + 49_000_000);
+        waiting.retain(|(peer, first)| {
+            live.arrive(&peer.answer_frame(), REVERSE, at(begin + 49_000_000));
+            let known = live.knows(&peer.answer_frame());
+            if known {
+                rounds.push(round - first + 1);
+            }
+            !known && round - first < TRIES
+        });
+    }
+    rounds.sort_unstable();
+    rounds
+}
+
+/// Two hosts that answer each other from many ports: forward and reverse packet of flow `number`.
+fn accomplices(number: u64, payload: u32) -> [Frame; 2] {
+    let host = end(false, 9, 1024 + (number % 50_000) as u16);
+    let server = end(false, 0x40_0000 + (number / 50_000) as u32, 4433);
+    [tcp_frame(server, host, (1, 1), ACK, payload), tcp_frame(host, server, (1, 1), ACK, 0)]
+}
+
+/// Packets that refresh `flows` answered flows in turn, each with one byte of payload: in the first turn a packet of
+/// each direction, then one of either in turn.
+pub(crate) fn refreshed(packet: u64, flows: u64) -> (Frame, Direction) {
+    let (number, reverse) = if packet < 2 * flows {
+        (packet / 2, packet % 2 == 1)
+    } else {
+        (packet % flows, packet / flows % 2 == 1)
+    };
+    let [forward, back] = accomplices(number, 1);
+    if reverse { (back, REVERSE) } else { (forward, FORWARD) }
+}
+
+/// Five segments and an answer of each of `flows` flows, which earn them an entry, and then one byte of each in turn.
+pub(crate) fn entered(packet: u64, flows: u64) -> (Frame, Direction) {
+    let (number, within) = if packet < 6 * flows { (packet / 6, packet % 6) } else { (packet % flows, 6) };
+    let [forward, back] = accomplices(number, if within < 5 { SEGMENT } else { 1 });
+    if within == 5 { (back, REVERSE) } else { (forward, FORWARD) }
+}
+
+/// Full segments of `flows` flows in turn, and an answer to every eighth.
+pub(crate) fn insistent(packet: u64, flows: u64) -> (Frame, Direction) {
+    let [forward, back] = accomplices(packet % flows, SEGMENT);
+    if packet / flows % 8 == 1 { (back, REVERSE) } else { (forward, FORWARD) }
+}
+
 /// A flow of constant rate whose spin bit is random, and which loses one packet in `one_in`. `beside` runs before each of
 /// its packets, one a millisecond.
 pub(crate) fn random_spin<T: Table>(

@@ -11,14 +11,15 @@ use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use weir_core::{CycleId, FlowId, QueueChoice, Time};
 use weir_law::live::{
-    LiveConfig, LiveCounters, LiveEvent, LiveFlow, LiveOutcome, LiveTable, SEED_WORDS, WAITING_BYTES,
-    flows_of, open_seed, version_of,
+    LiveConfig, LiveCounters, LiveEvent, LiveFlow, LiveOutcome, LiveTable, SEED_WORDS, flows_of, open_seed,
+    version_of,
 };
 use weir_law::{Assessment, CycleEnd, Direction, Judgement, LawSink, Params, Signal, Start, parse};
 use weir_link::kernel::{HTB_HANDLE, ProgramConfig, Programs, Role, Snapshot, TestPacket};
 
-/// Candidates of a line (`WEIR_CANDIDATES` of `bpf/table.h`); each begins with its tag.
+/// Candidates of a line (`WEIR_CANDIDATES` of `bpf/table_state.h`) and the bytes of each, which begin with its tag.
 const CANDIDATES: usize = 4;
+const CANDIDATE_BYTES: usize = 12;
 
 /// The secret of both hash functions.
 const SEED: [u64; SEED_WORDS] = open_seed(0x5eed);
@@ -176,8 +177,8 @@ impl Pair {
         let lines = waiting.max_entries();
         let tags = (0..lines).flat_map(|index| {
             let line = waiting_line(waiting, index);
-            (0..WAITING_BYTES)
-                .step_by(WAITING_BYTES / CANDIDATES)
+            (0..CANDIDATES)
+                .map(|number| number * CANDIDATE_BYTES)
                 .map(move |at| line[at..at + 4] != [0; 4])
                 .collect::<Vec<_>>()
         });
