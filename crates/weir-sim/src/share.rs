@@ -72,6 +72,12 @@ pub enum ShareError {
     /// The discipline is none, or does not fit the link.
     #[error("qdisc: {0}")]
     Qdisc(#[from] ConfigError),
+    /// The discipline divides flows by the law's verdicts, and no law watches here.
+    #[error(
+        "qdisc: a crq divides flows by how they answer congestion, and nothing judges that here: all of them would be in its \
+         standard queue; give the words of one of its queues, or write a scenario and run it with `weir run --on sim`"
+    )]
+    Unjudged,
     /// A flow that cannot be.
     #[error(transparent)]
     Flow(#[from] SpecError),
@@ -79,7 +85,7 @@ pub enum ShareError {
 
 impl<'a> Share<'a> {
     /// A link of `rate` (`50mbit`) and round-trip time `rtt` without queue (`40ms`) behind a discipline (`codel ecn`), all
-    /// written as in a scenario.
+    /// written as in a scenario. No law watches it, so it cannot be a `crq`.
     pub fn new(rate: &'a str, rtt: &'a str, qdisc: &'a str) -> Self {
         Self { rate, rtt, qdisc, seed: Seed::default(), ecn: false, flows: Vec::new() }
     }
@@ -124,8 +130,12 @@ impl<'a> Share<'a> {
     pub fn run(self, time: &str) -> Result<Shared, ShareError> {
         let (rate, rtt): (Rate, Duration) = (self.rate.parse()?, self.rtt.parse()?);
         let time: Duration = time.parse()?;
+        let qdisc: QdiscConfig = self.qdisc.parse()?;
+        if matches!(qdisc, QdiscConfig::Crq(_)) {
+            return Err(ShareError::Unjudged);
+        }
         let mut network = Network::new(self.seed, Sojourns::default());
-        let hop = network.add_hop(HopSpec::new(rate, self.qdisc.parse::<QdiscConfig>()?, rtt)?);
+        let hop = network.add_hop(HopSpec::new(rate, qdisc, rtt)?);
         let mut flows = Vec::new();
         for (index, (kind, own)) in self.flows.into_iter().enumerate() {
             let mut spec = FlowSpec::new(kind, &[hop], rtt)?.ecn(self.ecn);
@@ -220,5 +230,10 @@ mod tests {
         assert!(error("20mbits", "codel", "reno").contains("20mbits"));
         assert!(error("20mbit", "codle", "reno").contains("codle"));
         assert!(error("20mbit", "codel", "renno").contains("reno"));
+        // Without a law a crq would be its standard queue.
+        for crq in ["crq", "crq standard bfifo responsive codel"] {
+            let error = error("20mbit", crq, "cubic");
+            assert!(error.contains("crq") && error.contains("weir run --on sim"), "{error}");
+        }
     }
 }
