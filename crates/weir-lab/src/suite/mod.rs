@@ -116,8 +116,10 @@ pub enum SuiteError {
         /// What is wrong.
         message: String,
     },
-    /// No scenario is left.
-    #[error("no scenario of the suite has '{0}' in its section or title; `weir suite list` shows them")]
+    /// No scenario has a text that was asked for.
+    #[error(
+        "--only \"{0}\": no scenario of the suite has this in its section or title; `weir suite list` shows them"
+    )]
     Nothing(String),
     /// The runs could not be made, or data not be written.
     #[error(transparent)]
@@ -182,9 +184,14 @@ fn load(
 impl Suite {
     /// The jobs of a plan, with the entry and the discipline that each belongs to.
     fn jobs(&self, plan: &Plan) -> Result<Vec<(usize, String, Job)>, SuiteError> {
+        // A slip in one of several must not go unnoticed behind the others.
+        let nobody = |only: &&String| !self.scenarios.iter().any(|scenario| scenario.name.contains(*only));
+        if let Some(only) = plan.only.iter().find(nobody) {
+            return Err(SuiteError::Nothing(only.clone()));
+        }
         let mut jobs = Vec::new();
         for (index, (entry, scenario)) in self.about.entries.iter().zip(&self.scenarios).enumerate() {
-            if plan.only.as_ref().is_some_and(|only| !scenario.name.contains(only)) {
+            if !plan.only.is_empty() && !plan.only.iter().any(|only| scenario.name.contains(only)) {
                 continue;
             }
             for qdisc in self.qdiscs(entry, plan) {
@@ -199,9 +206,6 @@ impl Suite {
                 let name = format!("{}, {qdisc}", entry.section);
                 jobs.push((index, qdisc.clone(), Job { name, scenario, run: plan.run }));
             }
-        }
-        if jobs.is_empty() {
-            return Err(SuiteError::Nothing(plan.only.clone().unwrap_or_default()));
         }
         Ok(jobs)
     }
@@ -218,8 +222,8 @@ pub struct Plan {
     pub world: crate::run::World,
     /// These disciplines instead of the suite's.
     pub qdiscs: Vec<String>,
-    /// Only scenarios with this in their section or title.
-    pub only: Option<String>,
+    /// Only scenarios with one of these in their section and title; all if there is none.
+    pub only: Vec<String>,
     /// A seed instead of the scenarios'.
     pub seed: Option<u64>,
     /// The number of the run under the seed.
@@ -228,7 +232,7 @@ pub struct Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::{Plan, SuiteError, all, find};
+    use super::{Plan, all, find};
 
     #[test]
     fn every_suite_that_comes_with_weir_is_sound() {
@@ -251,7 +255,29 @@ mod tests {
         let plan = Plan { qdiscs: vec!["codle".to_owned()], ..Plan::default() };
         let message = suite.jobs(&plan).unwrap_err().to_string();
         assert!(message.contains("codle"), "{message}");
-        let plan = Plan { only: Some("no such thing".to_owned()), ..Plan::default() };
-        assert!(matches!(suite.jobs(&plan), Err(SuiteError::Nothing(_))));
+        for only in [&["no such thing"][..], &["8.2.3", "no such thing"]] {
+            let only = only.iter().map(|text| (*text).to_owned()).collect();
+            let message = suite.jobs(&Plan { only, ..Plan::default() }).unwrap_err().to_string();
+            assert!(message.starts_with("--only \"no such thing\""), "{message}");
+        }
+    }
+
+    #[test]
+    fn several_texts_choose_what_has_any_of_them() {
+        let suite = find("rfc7928").unwrap();
+        let chosen = |only: &[&str]| {
+            let only = only.iter().map(|text| (*text).to_owned()).collect();
+            let jobs = suite.jobs(&Plan { only, ..Plan::default() }).unwrap();
+            let mut entries: Vec<usize> = jobs.iter().map(|(entry, _, _)| *entry).collect();
+            entries.dedup();
+            entries
+        };
+        let [first, last] = [0, suite.scenarios.len() - 1];
+        let name = |index: usize| suite.scenarios[index].name.as_str();
+        assert_eq!(
+            (chosen(&[name(first)]), chosen(&[name(last), name(first)])),
+            (vec![first], vec![first, last])
+        );
+        assert_eq!(chosen(&[]).len(), suite.scenarios.len());
     }
 }

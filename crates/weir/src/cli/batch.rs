@@ -118,9 +118,9 @@ pub(crate) struct SuiteRunArgs {
     /// A queue discipline, written as in a scenario, instead of the suite's; may be repeated.
     #[arg(long = "qdisc", value_name = "WORDS")]
     pub(crate) qdiscs: Vec<String>,
-    /// Only scenarios with this text in their section or title.
+    /// Only scenarios with this text in their section or title; may be repeated.
     #[arg(long, value_name = "TEXT")]
-    pub(crate) only: Option<String>,
+    pub(crate) only: Vec<String>,
     /// A seed instead of the scenarios' own.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
