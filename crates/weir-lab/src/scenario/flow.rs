@@ -217,10 +217,11 @@ impl Flow {
             return fail("controller", "is missing; give one such as \"cubic\"".to_owned());
         }
         // World sim has more of them; the others refuse those before anything runs.
-        match self.real_controller() {
-            Err(message) if weir_cc::find(&self.controller).is_err() => fail("controller", message),
-            _ => Ok(()),
+        if self.real_controller().is_err() && weir_cc::find(&self.controller).is_err() {
+            let error = traffic::UnknownController::in_any_world(self.stack, &self.controller);
+            return fail("controller", error.to_string());
         }
+        Ok(())
     }
 
     /// Whether this host's stacks have the controller; the error names the nearest that they have.

@@ -5,7 +5,7 @@ use weir_core::{Bytes, Duration, Rate};
 use weir_sim::{Pattern, Size, Span};
 
 use super::{Flow, Scenario};
-use crate::traffic::Stack;
+use crate::traffic::{self, Stack};
 
 /// Connections of all workloads together: each has a port.
 const MOST_CONNECTIONS: u32 = 20_000;
@@ -229,6 +229,17 @@ impl Workload {
         }
         if self.on == Some(Duration::ZERO) {
             return fail("on", "must be above 0".to_owned());
+        }
+        // World sim alone has workloads, so it is its controllers that count.
+        let name = match self.stack {
+            Stack::Quic => traffic::catalogue_name(&self.controller),
+            Stack::Tcp | Stack::Udp => &self.controller,
+        };
+        if self.stack != Stack::Udp
+            && !name.is_empty()
+            && let Err(error) = weir_cc::find(name)
+        {
+            return Err(("controller".to_owned(), error.to_string()));
         }
         // What remains is as with a flow.
         self.connection().check()

@@ -89,21 +89,7 @@ pub struct UnknownController {
 impl UnknownController {
     /// The error for `name`, with the nearest of `stack`'s known names.
     pub(super) fn new(stack: Stack, name: &str) -> Self {
-        let mut known: Vec<String> = match stack {
-            Stack::Quic => quic_controllers().collect(),
-            Stack::Tcp | Stack::Udp => CONTROLLERS
-                .iter()
-                .filter(|(of, _)| *of == stack)
-                .map(|(_, name)| (*name).to_owned())
-                .collect(),
-        };
-        known.dedup();
-        let wanted = name.to_ascii_lowercase();
-        let nearest = known
-            .iter()
-            .filter(|known| *known != name)
-            .min_by_key(|known| damerau_levenshtein(known, &wanted))
-            .map_or_else(|| "none".to_owned(), Clone::clone);
+        let known = known(stack);
         Self {
             stack: match stack {
                 Stack::Tcp => "this kernel's TCP",
@@ -111,10 +97,47 @@ impl UnknownController {
                 Stack::Udp => "UDP",
             },
             name: name.to_owned(),
-            nearest,
+            nearest: nearest(&known, name),
             known: known.join(", "),
         }
     }
+
+    /// The error for `name`, which `stack` has in no world.
+    pub(crate) fn in_any_world(stack: Stack, name: &str) -> Self {
+        if stack != Stack::Tcp {
+            return Self::new(stack, name);
+        }
+        let of_kernel = known(stack);
+        let of_sim: Vec<String> = weir_cc::catalog::ALL.iter().map(|entry| entry.name.to_owned()).collect();
+        Self {
+            stack: "TCP",
+            name: name.to_owned(),
+            known: format!("{} of the kernel, and in world sim {}", of_kernel.join(", "), of_sim.join(", ")),
+            nearest: nearest(&[of_kernel, of_sim].concat(), name),
+        }
+    }
+}
+
+/// The names of all controllers that a stack is known to have on real packets.
+fn known(stack: Stack) -> Vec<String> {
+    let mut known: Vec<String> = match stack {
+        Stack::Quic => quic_controllers().collect(),
+        Stack::Tcp | Stack::Udp => {
+            CONTROLLERS.iter().filter(|(of, _)| *of == stack).map(|(_, name)| (*name).to_owned()).collect()
+        }
+    };
+    known.dedup();
+    known
+}
+
+/// The one of `known` that is most like `name`.
+fn nearest(known: &[String], name: &str) -> String {
+    let wanted = name.to_ascii_lowercase();
+    known
+        .iter()
+        .filter(|known| *known != name)
+        .min_by_key(|known| damerau_levenshtein(known, &wanted))
+        .map_or_else(|| "none".to_owned(), Clone::clone)
 }
 
 /// The stack's own controller of that name, aliases included.
