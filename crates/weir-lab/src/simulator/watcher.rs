@@ -18,6 +18,8 @@ pub(crate) struct Watcher {
     pub(crate) recorder: Recorder,
     pub(crate) law: Law,
     pub(crate) tap: Option<Box<Wiretap>>,
+    /// The law looks at SACK blocks, which endpoints note only where somebody reads them.
+    reads_sack: bool,
     /// The link at which the law watches.
     bottleneck: HopId,
     queues: Vec<Queue>,
@@ -60,6 +62,7 @@ impl Watcher {
     ) -> Self {
         Self {
             recorder,
+            reads_sack: law.params().sack_completes_half,
             law,
             tap: tap.map(Box::new),
             bottleneck: HopId::default(),
@@ -205,7 +208,7 @@ impl Observer for Watcher {
     }
 
     fn watches_headers(&self) -> bool {
-        self.tap.is_some()
+        self.tap.is_some() || self.reads_sack
     }
 
     fn watches_return(&self) -> bool {

@@ -15,6 +15,9 @@ pub(super) const CLIENT: [u8; 4] = [10, 0, 1, 1];
 const CLIENT_PORT: u16 = 40_000;
 const ACK: u8 = 0x10;
 const SYN: u8 = 0x02;
+/// Kinds of options (RFC 9293 section 3.1, RFC 2018 section 3).
+const NOP: u8 = 1;
+const SACK: u8 = 5;
 
 /// Headers of one flow's packets.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +67,10 @@ impl Wire {
         // TCP's first byte of data is 1.
         let number = |offset: u64| (offset as u32).wrapping_add(1);
         let numbers = [number(carried.offset), number(carried.acknowledged)];
-        self.frame(carried.way, numbers, ACK, carried.spin, carried.ecn, self.frame_bytes(carried))
+        let told = carried.blocks.into_iter().filter(|(from, to)| from < to);
+        // The one that the law looks at, and all that there is room for.
+        let block = told.max_by_key(|(_, to)| *to).map(|(from, to)| [number(from), number(to)]);
+        self.frame(carried.way, numbers, ACK, block, carried.spin, carried.ecn, self.frame_bytes(carried))
     }
 
     /// The packets with which a connection of TCP begins: that of the end that asks for data, and the answer; and which way
@@ -72,15 +78,18 @@ impl Wire {
     pub(crate) fn handshake(&self, first: u32) -> Option<[(Way, ParsedPacket); 2]> {
         let bytes = (ETHERNET + IPV4 + TCP) as u32;
         let (asks, answers) = if self.up { (Way::Forward, Way::Back) } else { (Way::Back, Way::Forward) };
-        let frame = |way, numbers, flags| (way, self.frame(way, numbers, flags, false, Ecn::NotEct, bytes));
+        let frame =
+            |way, numbers, flags| (way, self.frame(way, numbers, flags, None, false, Ecn::NotEct, bytes));
         (self.stack == Stack::Tcp).then(|| [frame(asks, [0, 0], SYN), frame(answers, [first, 1], SYN | ACK)])
     }
 
+    #[allow(clippy::too_many_arguments, reason = "the fields of a header")]
     fn frame(
         &self,
         way: Way,
         [seq, ack]: [u32; 2],
         flags: u8,
+        block: Option<[u32; 2]>,
         spin: bool,
         ecn: Ecn,
         wire_bytes: u32,
@@ -109,6 +118,12 @@ impl Wire {
                 l4[12] = ((TCP / 4) as u8) << 4;
                 l4[13] = flags;
                 l4[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
+                if let Some([from, to]) = block {
+                    // In the place of timestamps, so that the header stays as long as the simulator counts it.
+                    l4[20..24].copy_from_slice(&[NOP, NOP, SACK, 10]);
+                    l4[24..28].copy_from_slice(&from.to_be_bytes());
+                    l4[28..32].copy_from_slice(&to.to_be_bytes());
+                }
                 TCP
             }
             Stack::Quic | Stack::Udp => {
@@ -167,6 +182,10 @@ mod tests {
             let ack = tcp.packet(&turn(answer));
             assert_eq!(ack.tcp().map(|tcp| (tcp.seq, tcp.ack)), Some((1, 1449)));
             assert_eq!((ack.flow_key(), ack.payload_bytes().0), (first.flow_key(), 0));
+            let told = Carried { blocks: [(9000, 9500), (2896, 5792), (8688, 20272)], ..turn(answer) };
+            let sack = tcp.packet(&told);
+            assert_eq!(sack.tcp().and_then(|tcp| tcp.sack_right), Some(20273));
+            assert_eq!((sack.payload_bytes().0, ack.tcp().unwrap().sack_right), (0, None));
             let [(asks, syn), (answers, both)] = tcp.handshake(0).unwrap();
             assert!(syn.tcp().unwrap().syn() && !syn.tcp().unwrap().has_ack());
             assert!(both.tcp().unwrap().syn() && both.tcp().unwrap().has_ack());
