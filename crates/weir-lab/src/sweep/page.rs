@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::summary::{FLOWS, Spread, Summary, flow_names};
+use super::summary::{FLOWS, Spread, Summary, flow_names, identical};
 use super::{Sweep, SweepResult};
 use crate::report::{self, MOST_LINES, Positions, SpreadLine, SpreadPoint, escape};
 
@@ -51,11 +51,15 @@ pub(super) fn html(sweep: &Sweep, result: &SweepResult) -> String {
             "<section class=\"warning\" role=\"alert\"><h2>\u{26a0} Not complete</h2><ul>{lacking}</ul></section>"
         );
     }
-    let note =
-        if meta.repeat > 1 { "Dot: mean over the runs; bar: standard deviation to both sides. " } else { "" };
+    let spread = if meta.repeat > 1 && !result.summaries.iter().all(|summary| summary.identical_runs) {
+        "Dot: mean over the runs; bar: standard deviation to both sides. "
+    } else {
+        ""
+    };
+    let identical = identical(&result.summaries).map_or_else(String::new, |text| format!("{text} "));
     let _ = write!(
         body,
-        "<p class=\"note\">{note}Hover a dot for its numbers. All numbers are in <code>sweep.csv</code> and <code>sweep.parquet</code>.</p>"
+        "<p class=\"note\">{spread}{identical}Hover a dot for its numbers. All numbers are in <code>sweep.csv</code> and <code>sweep.parquet</code>.</p>"
     );
     body.push_str(&charts(sweep, &result.summaries));
     let _ = write!(
@@ -165,7 +169,7 @@ fn points(summaries: &[&Summary], line: usize, measure: &Measure) -> Vec<SpreadP
     let of_line = summaries.iter().filter(|summary| summary.places.get(1).copied().unwrap_or(0) == line);
     of_line
         .filter_map(|summary| {
-            let spread = (measure.value)(summary)?;
+            let spread = summary.spread((measure.value)(summary))?;
             let position = summary.places.first().copied().unwrap_or(0);
             Some(SpreadPoint { position, mean: spread.mean, deviation: spread.deviation, runs: spread.runs })
         })

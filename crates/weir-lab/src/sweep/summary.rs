@@ -62,6 +62,8 @@ pub struct Summary {
     pub jain_index: Option<Spread>,
     /// Cells that failed.
     pub failed_cells: usize,
+    /// Whether there were several runs and all measured the same: nothing in the combination is random.
+    pub identical_runs: bool,
 }
 
 impl Spread {
@@ -85,6 +87,9 @@ pub(super) struct Books<'a> {
     sweep: &'a Sweep,
     pub(super) done: Vec<Summary>,
     runs: Vec<Run>,
+    /// The first run of the combination, and how many others measured the same.
+    first: Option<Measured>,
+    alike: usize,
     failed: usize,
 }
 
@@ -141,10 +146,15 @@ impl Run {
 
 impl<'a> Books<'a> {
     pub(super) fn new(sweep: &'a Sweep) -> Self {
-        Self { sweep, done: Vec::with_capacity(sweep.combinations()), runs: Vec::new(), failed: 0 }
+        let done = Vec::with_capacity(sweep.combinations());
+        Self { sweep, done, runs: Vec::new(), first: None, alike: 0, failed: 0 }
     }
 
     pub(super) fn measured(&mut self, measured: &Measured) {
+        match &self.first {
+            Some(first) => self.alike += usize::from(first == measured),
+            None => self.first = Some(measured.clone()),
+        }
         self.runs.push(Run::of(measured));
     }
 
@@ -177,7 +187,28 @@ impl<'a> Books<'a> {
             link_utilisation: spread(&|run| run.link.utilisation),
             jain_index: spread(&|run| run.link.jain),
             failed_cells: std::mem::take(&mut self.failed),
+            identical_runs: runs.len() > 1 && self.alike + 1 == runs.len(),
         });
+        (self.first, self.alike) = (None, 0);
+    }
+}
+
+impl Summary {
+    /// A spread of its runs; of identical ones as of one, for there is none.
+    pub(super) fn spread(&self, spread: Option<Spread>) -> Option<Spread> {
+        spread.map(|spread| if self.identical_runs { Spread { runs: 1, ..spread } } else { spread })
+    }
+}
+
+/// What there is to say of the runs of each combination, beside how many they are; nothing where each gave other numbers.
+pub(super) fn identical(summaries: &[Summary]) -> Option<&'static str> {
+    let identical = summaries.iter().filter(|summary| summary.identical_runs).count();
+    match identical {
+        0 => None,
+        all if all == summaries.len() => Some(
+            "The runs of each combination are identical: nothing in them is random, and repeat = 1 would do.",
+        ),
+        _ => Some("Where no deviation is given all runs are identical: nothing in them is random."),
     }
 }
 
@@ -221,15 +252,16 @@ pub(super) fn table(sweep: &Sweep, summaries: &[Summary]) -> String {
     let mut out = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
     for summary in summaries.iter().take(ROWS) {
         let mut row = summary.values.clone();
+        let show = |spread, scale, unit| written(summary.spread(spread), scale, unit);
         if each {
             let flow = |index: usize| summary.flows.get(index).and_then(|flow| flow.goodput_bps);
-            row.extend((0..names.len()).map(|index| written(flow(index), 1e-6, "Mbit/s")));
+            row.extend((0..names.len()).map(|index| show(flow(index), 1e-6, "Mbit/s")));
         } else {
-            row.push(written(summary.goodput_bps, 1e-6, "Mbit/s"));
-            row.push(written(summary.jain_index, 1.0, "").trim_end().to_owned());
+            row.push(show(summary.goodput_bps, 1e-6, "Mbit/s"));
+            row.push(show(summary.jain_index, 1.0, "").trim_end().to_owned());
         }
-        row.push(written(summary.queue_delay_mean_ms, 1.0, "ms"));
-        row.push(written(summary.queue_delay_p99_ms, 1.0, "ms"));
+        row.push(show(summary.queue_delay_mean_ms, 1.0, "ms"));
+        row.push(show(summary.queue_delay_p99_ms, 1.0, "ms"));
         row.push(
             summary
                 .link_utilisation
@@ -245,7 +277,12 @@ pub(super) fn table(sweep: &Sweep, summaries: &[Summary]) -> String {
         text += &format!("\n... and {} more in the table", summaries.len() - ROWS);
     }
     if sweep.repeat() > 1 {
-        text += &format!("\nMeans over {} runs, \u{b1} standard deviation.", sweep.repeat());
+        if !summaries.iter().all(|summary| summary.identical_runs) {
+            text += &format!("\nMeans over {} runs, \u{b1} standard deviation.", sweep.repeat());
+        }
+        if let Some(identical) = identical(summaries) {
+            text += &format!("\n{identical}");
+        }
     }
     text
 }
