@@ -62,7 +62,8 @@ fn scalable_controllers_hear_of_marks() {
         let late = result.queues[0].sojourn_ns.quantile(0.9).unwrap() as f64 / 1e6;
         let flow = flow(&result, "flow");
         assert!(flow.marked > 20 && flow.dropped == 0, "{flow:?}");
-        assert!(late < 150.0, "{controller}: {late} ms");
+        // Half of what it could hold.
+        assert!(late < 300.0, "{controller}: {late} ms");
     }
 }
 

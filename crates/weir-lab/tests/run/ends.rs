@@ -32,7 +32,8 @@ fn a_starved_flow_is_cut_off_and_the_result_says_so() {
     assert!(flow(&result, "done").fct_s.is_some());
     let said = result.health.warnings.iter().find(|warning| warning.starts_with("the timeout")).unwrap();
     assert_eq!(said, "the timeout cut off starved, long");
-    assert!((1.8..5.0).contains(&result.meta.wall_s), "{}", result.meta.wall_s);
+    // The long one would go on for a minute.
+    assert!((1.8..30.0).contains(&result.meta.wall_s), "{}", result.meta.wall_s);
     let text = weir_lab::summary::text(&[("test", &result)]);
     assert_eq!(text.matches("unfinished").count(), 1, "{text}");
 }
@@ -46,20 +47,15 @@ fn a_stopped_run_keeps_what_it_measured() {
     );
     let stop = AtomicBool::new(false);
     let told = AtomicBool::new(false);
-    let begun = Instant::now();
-    let result = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(1_000));
-            stop.store(true, Ordering::Relaxed);
-        });
-        let progress = |now: run::Progress| {
-            assert!((0.0..=1.0).contains(&now.done), "{now:?}");
-            told.store(true, Ordering::Relaxed);
-        };
-        run::run(&scenario, &RunOptions { progress: &progress, ..RunOptions::new(&stop) }).unwrap()
-    });
+    let progress = |now: run::Progress| {
+        assert!((0.0..=1.0).contains(&now.done), "{now:?}");
+        told.store(true, Ordering::Relaxed);
+        // A hundredth of the 42 s that it takes.
+        stop.store(now.done > 0.01, Ordering::Relaxed);
+    };
+    let result = run::run(&scenario, &RunOptions { progress: &progress, ..RunOptions::new(&stop) }).unwrap();
     assert!(told.load(Ordering::Relaxed));
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(result.meta.wall_s < 20.0, "{}", result.meta.wall_s);
     assert_sound(&result);
     assert_eq!(result.meta.cut_short.as_deref(), Some("interrupted"));
     assert!(flow(&result, "cubic").received_bytes > 0);
@@ -98,7 +94,7 @@ fn a_capture_that_cannot_be_written_ends_the_run_at_once() {
     let options = RunOptions { pcap: Some("/proc/no/packets.pcapng".into()), ..RunOptions::new(&stop) };
     let error = run::run(&scenario, &options).unwrap_err().to_string();
     assert!(error.contains("/proc/no/packets.pcapng") && error.contains("--out"), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert!(begun.elapsed() < Duration::from_secs(10), "not before the flow has ended");
 }
 
 #[test]

@@ -84,11 +84,15 @@ fn open(iface: &str) -> libc::c_int {
 fn capture(fd: libc::c_int, stop: &AtomicBool) -> Frames {
     let mut frames = Vec::new();
     let mut buffer = [0u8; 128];
-    while !stop.load(Ordering::Relaxed) {
+    loop {
+        let stopped = stop.load(Ordering::Relaxed);
         // SAFETY: the buffer is as long as said.
         let len = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_TRUNC) };
-        if let Ok(len) = usize::try_from(len) {
-            frames.push((Instant::now(), len, buffer[..len.min(buffer.len())].to_vec()));
+        match usize::try_from(len) {
+            Ok(len) => frames.push((Instant::now(), len, buffer[..len.min(buffer.len())].to_vec())),
+            // What had come until then is in the socket, however late this thread is.
+            Err(_) if stopped => break,
+            Err(_) => {}
         }
     }
     // SAFETY: nobody else uses the descriptor.
