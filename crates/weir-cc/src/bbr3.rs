@@ -500,6 +500,11 @@ impl Controller for Bbr3 {
     fn ecn(&self) -> EcnUse {
         if self.params.ecn { EcnUse::Accurate } else { EcnUse::Off }
     }
+
+    fn ignores_marks_beyond(&self) -> Option<Duration> {
+        let limited = self.params.ecn && self.params.ecn_max_rtt > Duration::ZERO;
+        (limited && !self.ecn_eligible).then_some(self.params.ecn_max_rtt)
+    }
 }
 
 #[cfg(test)]

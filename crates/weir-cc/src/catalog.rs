@@ -45,8 +45,17 @@ impl Entry {
 
     /// Whether it uses ECN though the flow does not ask for it.
     pub fn needs_ecn(&self) -> bool {
+        self.example(false).ecn() != EcnUse::Off
+    }
+
+    /// The longest round trip on which it answers marks, if it has such a limit; `ecn` is whether the flow asks for ECN.
+    pub fn ignores_marks_beyond(&self, ecn: bool) -> Option<Duration> {
+        self.example(ecn).ignores_marks_beyond()
+    }
+
+    fn example(&self, ecn: bool) -> Box<dyn Controller> {
         let setup = Setup { mss: 1448, initial_window: 10, random: Seed::default().stream("") };
-        self.make(&Choice { family: Family::Tcp, ecn: false }, &setup).ecn() != EcnUse::Off
+        self.make(&Choice { family: Family::Tcp, ecn }, &setup)
     }
 }
 
@@ -242,6 +251,31 @@ mod tests {
     fn those_that_answer_marks_need_ecn() {
         let needing: Vec<_> = ALL.iter().filter(|entry| entry.needs_ecn()).map(|entry| entry.name).collect();
         assert_eq!(needing, ["dctcp", "dctcp-rfc8257", "bbr2-ecn", "bbr3-ecn", "prague"]);
+    }
+
+    #[test]
+    fn those_with_a_limit_say_whether_they_ignore_marks() {
+        let limited: Vec<_> =
+            ALL.iter().filter_map(|entry| Some((entry.name, entry.ignores_marks_beyond(true)?))).collect();
+        let limit = Duration::from_millis(5);
+        assert_eq!(limited, [("bbr2", limit), ("bbr3", limit)]);
+        for (entry, _) in limited.iter().map(|(name, limit)| (find(name).unwrap(), limit)) {
+            assert_eq!(
+                (entry.ignores_marks_beyond(false), find(&format!("{}-ecn", entry.name)).is_ok()),
+                (None, true)
+            );
+            for (rtt_ms, ignores) in [(4, false), (20, true)] {
+                let mut controller = entry.make(&Choice { family: Family::Tcp, ecn: true }, &setup());
+                let mut path = Path::bottleneck(rtt_ms, 2_000, 50);
+                path.run(&mut *controller, Duration::from_secs(1), &mut || Fate::Arrives);
+                assert_eq!(
+                    controller.ignores_marks_beyond().is_some(),
+                    ignores,
+                    "{} at {rtt_ms} ms",
+                    entry.name
+                );
+            }
+        }
     }
 
     #[test]

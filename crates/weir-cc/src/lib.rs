@@ -144,6 +144,12 @@ pub trait Controller: Send + Sync {
         EcnUse::Off
     }
 
+    /// If it has ignored all marks until now although its packets are ECN-capable, because the path is too long: the longest
+    /// round trip on which it would answer them.
+    fn ignores_marks_beyond(&self) -> Option<Duration> {
+        None
+    }
+
     /// When it wants [`on_timer`](Controller::on_timer) at the latest, whatever arrives; most need none.
     fn timer(&self) -> Option<Time> {
         None

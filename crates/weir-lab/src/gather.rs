@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use weir_core::Histogram;
+use weir_core::{Duration, Histogram};
 use weir_law::{Signal, Verdict};
 
 use crate::record::{FlowRecord, Recorder};
 use crate::result::{
     AssessmentRow, ChoiceRow, FlowResult, Health, Meta, QueueResult, RunResult, Series, WorkloadResult,
 };
-use crate::run::Ended;
+use crate::run::{Ended, World};
 use crate::scenario::{FULL_PACKET, Flow, Pattern, Scenario};
 use crate::traffic::{self, Stack};
 
@@ -70,7 +70,7 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
                 marked: queue.marked,
             })
             .collect(),
-        health: health(&ended),
+        health: health(scenario, &ended),
         law_counters: ended.law_counters.clone(),
         assessments: recorder
             .assessments
@@ -291,9 +291,54 @@ pub(crate) fn warn_of_lateness(scenario: &Scenario, health: &mut Health) {
     }
 }
 
+/// The longest round trip on which a flow's controller answers marks, if that is one of Weir's in this world and has such a
+/// limit.
+fn limit_of_marks(flow: &Flow, world: World) -> Option<Duration> {
+    let entry = match flow.stack {
+        Stack::Tcp | Stack::Quic if world == World::Sim => {
+            weir_cc::find(traffic::catalogue_name(&flow.controller)).ok()?
+        }
+        Stack::Quic => match traffic::find_controller(Stack::Quic, &flow.controller) {
+            Ok(traffic::Named::Catalogue(entry)) => entry,
+            _ => return None,
+        },
+        Stack::Tcp | Stack::Udp => return None,
+    };
+    entry.ignores_marks_beyond(flow.ecn)
+}
+
+/// Who was to answer marks and answered none, because the path is too long for the controller.
+fn ignored_marks(scenario: &Scenario, ended: &Ended) -> Vec<String> {
+    let records = &ended.recorder.flows;
+    // Where a controller cannot be asked: no round trip is shorter than the path.
+    let on_path = |flow: &Flow| {
+        let limit = limit_of_marks(flow, ended.world)?;
+        let rtt = flow.rtt.unwrap_or(scenario.bottleneck.rtt) + scenario.link_delay(flow) * 2;
+        (rtt > limit).then_some(limit)
+    };
+    let flows = ended.flows.iter().zip(records).filter_map(|((flow, seen), record)| {
+        let of_path = || on_path(flow).filter(|_| ended.world != World::Sim && record.marked > 0);
+        let limit = seen.ignored_marks_beyond.or_else(of_path)?;
+        Some(("flow", flow.name.as_str(), flow.controller.as_str(), limit))
+    });
+    let works = scenario.workloads.iter().zip(records.iter().skip(ended.flows.len()));
+    let works = works.filter(|(_, record)| record.marked > 0).filter_map(|(workload, _)| {
+        Some(("workload", workload.label(), workload.controller.as_str(), on_path(&workload.connection())?))
+    });
+    let told = |(what, name, controller, limit): (&str, &str, &str, Duration)| {
+        let plain = traffic::catalogue_name(controller);
+        format!(
+            "{what} '{name}' ignored its ECN marks: {plain} answers them only on paths of at most {limit}; with controller = \
+             \"{plain}-ecn\" it answers on all"
+        )
+    };
+    flows.chain(works).map(told).collect()
+}
+
 /// The bottleneck's health, and what hosts and flows add to it.
-fn health(ended: &Ended) -> Health {
+fn health(scenario: &Scenario, ended: &Ended) -> Health {
     let mut health = ended.health.clone();
+    health.warnings.extend(ignored_marks(scenario, ended));
     let mut warn = |doubtful: bool, text: String| {
         if doubtful {
             health.warnings.push(text);

@@ -265,6 +265,7 @@ fn flow_result(flow: &Flow, report: &weir_sim::FlowReport, end: Time) -> traffic
         samples: report.samples.iter().map(rtt_of).collect(),
         spin: None,
         udp: None,
+        ignored_marks_beyond: report.ignores_marks_beyond.filter(|_| report.marked > 0),
         error: None,
     }
 }

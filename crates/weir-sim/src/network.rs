@@ -202,6 +202,7 @@ impl<O: Observer> Network<O> {
         if let Source::Connection(sender) = &flow.source {
             report.lost = sender.delivery.lost();
             report.marked = sender.echoes;
+            report.ignores_marks_beyond = sender.controller.ignores_marks_beyond();
         }
         report
     }

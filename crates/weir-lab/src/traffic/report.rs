@@ -37,6 +37,9 @@ pub struct FlowResult {
     pub spin: Option<SpinCount>,
     /// Counts of a UDP flow.
     pub udp: Option<UdpResult>,
+    /// If the sender's controller ignored all marks because the path is too long: the longest round trip on which it would
+    /// have answered them. Told in virtual time.
+    pub ignored_marks_beyond: Option<Duration>,
     /// Why the flow did not run as specified.
     pub error: Option<String>,
 }
@@ -153,6 +156,7 @@ impl FlowResult {
             samples: server.samples,
             spin: server.spin,
             udp,
+            ignored_marks_beyond: None,
             error,
         }
     }
