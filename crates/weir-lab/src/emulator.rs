@@ -61,7 +61,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         law_counters: finished.law.map_or_else(Vec::new, |law| gather::named(&law.counters())),
         qdiscs: Vec::new(),
         seed: Seed { seed: scenario.seed, run: options.run },
-        started_unix_s: since_1970.as_secs(),
+        started_unix_s: Some(since_1970.as_secs()),
         wall,
         cut_short,
         cut_workloads: Vec::new(),

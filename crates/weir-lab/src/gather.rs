@@ -99,18 +99,25 @@ fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-fn meta(scenario: &Scenario, ended: &Ended) -> Meta {
+/// Kernel and processors, of which results on the real clock depend.
+fn machine() -> String {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("Linux {}, {processors} processors", kernel.trim())
+}
+
+fn meta(scenario: &Scenario, ended: &Ended) -> Meta {
     Meta {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         world: ended.world.name().to_owned(),
         seed: ended.seed,
         started_unix_s: ended.started_unix_s,
         wall_s: ended.wall.as_secs_f64(),
-        machine: format!("Linux {}, {processors} processors", kernel.trim()),
+        machine: (ended.world != World::Sim).then(machine),
         io: ended.io.clone(),
         scenario: scenario.clone(),
+        // A scenario whose law cannot be has not run.
+        law: scenario.law_params().unwrap_or_default(),
         qdisc: scenario.bottleneck.qdisc.to_string(),
         qdiscs: ended.qdiscs.clone(),
         cut_short: ended.cut_short.map(str::to_owned),
@@ -200,12 +207,13 @@ fn series(scenario: &Scenario, ended: &Ended) -> Series {
         let points = seen.samples.iter().filter(|sample| sample.rtt_us > 0);
         points.map(|sample| (sample.time.as_secs_f64(), sample.rtt_us as f64 / 1e3)).collect()
     };
-    Series {
-        interval_s: scenario.measure.interval.as_secs_f64(),
-        queues: recorder.queues.iter().map(|queue| queue.bins.clone()).collect(),
-        flows: recorder.flows.iter().map(|flow| flow.bins.clone()).collect(),
-        rtt: ended.flows.iter().map(|(_, seen)| rtt(seen)).collect(),
-    }
+    Series::new(
+        scenario.measure.interval,
+        ended.wall,
+        recorder.queues.iter().map(|queue| queue.bins.clone()).collect(),
+        recorder.flows.iter().map(|flow| flow.bins.clone()).collect(),
+        ended.flows.iter().map(|(_, seen)| rtt(seen)).collect(),
+    )
 }
 
 /// The emulator's own error. Whatever makes a run doubtful becomes a sentence.

@@ -47,7 +47,7 @@ pub fn check_writable(dir: &Path) -> Result<(), OutputError> {
 /// | `run.json` | everything but the tables below: configuration, seed, version, totals, health |
 /// | `flows.csv`, `queues.csv` | a flow, a queue |
 /// | `sojourn.csv` | a bucket of a queue's sojourn times: at most `upper_ns`, how often |
-/// | `queue_series.csv`, `flow_series.csv` | a queue, a flow, in one bin of time that begins at `time_s` |
+/// | `queue_series.csv`, `flow_series.csv` | a queue, a flow, in one bin of time that begins at `time_s`; idle ones too |
 /// | `rtt.csv` | a round-trip time as a sender measured it |
 /// | `requests.csv` | a request of a workload, if the scenario has one |
 /// | `assessments.csv`, `choices.csv` | a judgement of the law, a flow's change of queue |
@@ -279,8 +279,8 @@ impl QueueBinRow<'_> {
 
 fn queue_series(result: &RunResult) -> impl Iterator<Item = QueueBinRow<'_>> {
     result.queues.iter().zip(&result.series.queues).flat_map(|(queue, bins)| {
-        bins.iter().enumerate().map(|(index, bin)| QueueBinRow {
-            time_s: bin_start(result, index),
+        whole(result, bins).map(|(time_s, _, bin)| QueueBinRow {
+            time_s,
             queue: &queue.name,
             departed_packets: bin.departed,
             sojourn_mean_ms: bin.sojourn_mean_ms(),
@@ -294,16 +294,19 @@ fn queue_series(result: &RunResult) -> impl Iterator<Item = QueueBinRow<'_>> {
 
 fn flow_series(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64, u32, u32)> {
     result.series_names().zip(&result.series.flows).flat_map(move |(name, bins)| {
-        bins.iter().enumerate().map(move |(index, bin)| {
-            let rate = bin.departed_bytes as f64 * 8.0 / result.series.interval_s;
-            (bin_start(result, index), name, rate, bin.dropped, bin.marked)
+        whole(result, bins).map(move |(time_s, seconds, bin)| {
+            (time_s, name, bin.departed_bytes as f64 * 8.0 / seconds, bin.dropped, bin.marked)
         })
     })
 }
 
-/// Bin starts are multiples of the interval; rounding to nanoseconds keeps `0.15000000000000002` out of the tables.
-fn bin_start(result: &RunResult, index: usize) -> f64 {
-    (index as f64 * result.series.interval_s * 1e9).round() / 1e9
+/// All bins of the run, also those in which nothing happened any more: when each begins, how long it is, and what it holds.
+fn whole<B: Copy + Default>(result: &RunResult, bins: &[B]) -> impl Iterator<Item = (f64, f64, B)> {
+    let series = &result.series;
+    (0..series.bins()).map(|index| {
+        let bin = bins.get(index).copied().unwrap_or_default();
+        (series.begin_s(index), series.span_s(index, index + 1), bin)
+    })
 }
 
 fn requests(result: &RunResult) -> impl Iterator<Item = (&str, usize, f64, u64, Option<f64>)> {

@@ -2,8 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 use weir_core::{Histogram, Seed};
+use weir_law::Params;
 
 use crate::scenario::Scenario;
+
+mod series;
+
+pub use series::{FlowBin, QueueBin, Series};
 
 /// Everything that was measured in one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,21 +50,23 @@ impl RunResult {
 pub struct Meta {
     /// The version of Weir.
     pub version: String,
-    /// The world: `emu` or `kernel`.
+    /// The world: `emu`, `kernel` or `sim`.
     pub world: String,
     /// Seed and run number.
     pub seed: Seed,
-    /// Seconds since 1970 at the start.
-    pub started_unix_s: u64,
-    /// Wall-clock seconds that the run took.
+    /// Seconds since 1970 at the start; none in virtual time, whose results are the same whenever they are made.
+    pub started_unix_s: Option<u64>,
+    /// Seconds that the run took, in the time of its world.
     pub wall_s: f64,
-    /// Kernel release and processor count of the host.
-    pub machine: String,
+    /// Kernel release and processor count of the host; none in virtual time, whose results are the same on any.
+    pub machine: Option<String>,
     /// How packets were read and written, and how the thread was scheduled, such as `xdp driver copy, deadline scheduling`;
     /// in world `kernel` also by what they were delayed.
     pub io: String,
     /// The complete scenario, defaults filled in.
     pub scenario: Scenario,
+    /// All settings that the law had, those too that follow from preset and queue discipline.
+    pub law: Params,
     /// The queue discipline in a line.
     pub qdisc: String,
     /// World `kernel`: the kernel's queues with their counters at the end, as `tc -s -j qdisc show` prints them.
@@ -67,6 +74,13 @@ pub struct Meta {
     pub qdiscs: Vec<serde_json::Value>,
     /// Why the run ended before its flows had, if it did: `timeout` or `interrupted`.
     pub cut_short: Option<String>,
+}
+
+impl Meta {
+    /// Whether time was virtual: then nothing can be late, and nothing depends on the machine.
+    pub fn is_virtual(&self) -> bool {
+        self.world == "sim"
+    }
 }
 
 /// One flow: what its endpoints saw, what the bottleneck did to it, what the law made of it.
@@ -277,54 +291,6 @@ pub struct ChoiceRow {
     pub flow: String,
     /// `standard` or `responsive`.
     pub queue: String,
-}
-
-/// Samples over time, in bins of `interval_s`; bin `i` covers `i * interval_s` to `(i + 1) * interval_s`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Series {
-    /// The width of a bin in seconds.
-    pub interval_s: f64,
-    /// Per queue, in the order of `queues`.
-    pub queues: Vec<Vec<QueueBin>>,
-    /// Per flow, in the order of `flows`, then per workload.
-    pub flows: Vec<Vec<FlowBin>>,
-    /// Round-trip times per flow as the sender's stack reports them: seconds into the run, milliseconds.
-    pub rtt: Vec<Vec<(f64, f64)>>,
-}
-
-/// A queue in one bin.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct QueueBin {
-    /// Packets that left.
-    pub departed: u32,
-    /// The sum of their sojourn times, in nanoseconds.
-    pub sojourn_sum_ns: u64,
-    /// The longest sojourn, in nanoseconds.
-    pub sojourn_max_ns: u64,
-    /// The largest backlog, in bytes.
-    pub backlog_max_bytes: u64,
-    /// Packets dropped.
-    pub dropped: u32,
-    /// Packets marked CE.
-    pub marked: u32,
-}
-
-/// A flow in one bin.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct FlowBin {
-    /// Wire bytes that left the bottleneck.
-    pub departed_bytes: u64,
-    /// Packets dropped.
-    pub dropped: u32,
-    /// Packets marked CE.
-    pub marked: u32,
-}
-
-impl QueueBin {
-    /// The mean sojourn time in milliseconds; none if nothing left.
-    pub fn sojourn_mean_ms(&self) -> Option<f64> {
-        (self.departed > 0).then(|| self.sojourn_sum_ns as f64 / f64::from(self.departed) / 1e6)
-    }
 }
 
 /// The FCT score of a system against a baseline (CRQ section IV-C): 0 for parity, positive when `system` completes

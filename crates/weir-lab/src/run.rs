@@ -164,7 +164,9 @@ pub(crate) struct Ended {
     /// The kernel's queues with their counters at the end, as `tc -s -j qdisc show` prints them.
     pub(crate) qdiscs: Vec<serde_json::Value>,
     pub(crate) seed: Seed,
-    pub(crate) started_unix_s: u64,
+    /// None in virtual time.
+    pub(crate) started_unix_s: Option<u64>,
+    /// How long it took, in the time of its world.
     pub(crate) wall: Duration,
     pub(crate) cut_short: Option<&'static str>,
     /// Workloads with an end that had not reached it.

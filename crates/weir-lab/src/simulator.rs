@@ -94,7 +94,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         law_counters: gather::named(&watcher.law.counters()),
         qdiscs: Vec::new(),
         seed,
-        started_unix_s: 0,
+        started_unix_s: None,
         wall: end.since(Time::ZERO),
         cut_short,
         cut_workloads,

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::figure::{self, FigureResult};
-use crate::result::{FlowResult, RunResult, fct_score};
+use crate::result::{FlowResult, Health, RunResult, fct_score};
 
 /// The columns of a table with a row per workload.
 pub(crate) const WORKLOAD_HEAD: [&str; 12] = [
@@ -175,15 +175,16 @@ fn queues(result: &RunResult) -> String {
 
 fn health(result: &RunResult) -> String {
     let health = &result.health;
+    let Health { arrived, departed, dropped, still_queued, .. } = health;
+    let conserved = format!("{arrived} in = {departed} out + {dropped} dropped + {still_queued} queued");
+    if result.meta.is_virtual() {
+        return format!("{conserved}, in {:.1} s of virtual time.", result.meta.wall_s);
+    }
     format!(
-        "Packets left late by p50 {}, p99 {}, max {}; {} in = {} out + {} dropped + {} queued; {} used {:.1} s of CPU in {:.1} s ({}).",
+        "Packets left late by p50 {}, p99 {}, max {}; {conserved}; {} used {:.1} s of CPU in {:.1} s ({}).",
         millis(health.lateness_ns.quantile(0.5)),
         millis(health.lateness_ns.quantile(0.99)),
         millis(health.lateness_ns.max()),
-        health.arrived,
-        health.departed,
-        health.dropped,
-        health.still_queued,
         if result.meta.world == "emu" { "emulator" } else { "delays and measuring" },
         health.cpu_s,
         result.meta.wall_s,

@@ -14,6 +14,7 @@ use weir_lab::result::{
 use weir_lab::scenario::Scenario;
 
 const INTERVAL_S: f64 = 0.05;
+const LASTED_S: f64 = 20.0;
 const LINK_BPS: f64 = 50e6;
 
 /// A flow of the made-up run: its name and kind, its share of the link, whether it answers to congestion.
@@ -111,8 +112,9 @@ fn queue(
 
 fn result(name: &str, sketches: &[Sketch], isolate: bool) -> RunResult {
     let mut random = Seed::default().stream(name);
-    let bins = (20.0 / INTERVAL_S) as usize;
-    let (mut flows, mut series) = (Vec::new(), Series { interval_s: INTERVAL_S, ..Series::default() });
+    let bins = (LASTED_S / INTERVAL_S) as usize;
+    let (mut flows, mut series) =
+        (Vec::new(), Series { interval_s: INTERVAL_S, end_s: LASTED_S, ..Series::default() });
     let (mut assessments, mut choices) = (Vec::new(), Vec::new());
     let active =
         |flow: &Sketch, time: f64| time >= flow.start_s && time < flow.start_s + flow.fct_s.unwrap_or(99.0);
@@ -213,11 +215,12 @@ fn result(name: &str, sketches: &[Sketch], isolate: bool) -> RunResult {
         version: "0.1.0".to_owned(),
         world: "emu".to_owned(),
         seed: Seed { seed: 7, run: 0 },
-        started_unix_s: 1_772_368_496,
-        wall_s: 20.4,
-        machine: "synthetic data, no machine".to_owned(),
+        started_unix_s: Some(1_772_368_496),
+        wall_s: LASTED_S,
+        machine: Some("synthetic data, no machine".to_owned()),
         io: "xdp".to_owned(),
         scenario: scenario(name),
+        law: weir_law::Params::default(),
         qdisc: if isolate { "crq limit 125kb" } else { "bfifo limit 125kb" }.to_owned(),
         qdiscs: Vec::new(),
         cut_short: None,
@@ -311,7 +314,7 @@ fn names_cannot_inject_html_and_doubtful_runs_are_loud() {
     run.flows[0].error = Some("connection <reset>".to_owned());
     run.flows[1].controller = evil.to_owned();
     run.queues[0].name = format!("\" onload=\"{evil}");
-    run.meta.machine = evil.to_owned();
+    run.meta.machine = Some(evil.to_owned());
     run.meta.qdisc = evil.to_owned();
     run.meta.scenario.name = evil.to_owned();
     run.meta.cut_short = Some(evil.to_owned());

@@ -4,6 +4,8 @@
 mod capture;
 #[path = "sim/passing.rs"]
 mod passing;
+#[path = "sim/results.rs"]
+mod results;
 #[path = "sim/workloads.rs"]
 mod workloads;
 

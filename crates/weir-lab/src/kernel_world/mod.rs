@@ -173,7 +173,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         law_counters,
         qdiscs,
         seed: Seed { seed: scenario.seed, run: options.run },
-        started_unix_s: since_1970.as_secs(),
+        started_unix_s: Some(since_1970.as_secs()),
         wall,
         cut_short,
         cut_workloads: Vec::new(),

@@ -3,7 +3,7 @@
 //! Bins are gathered before drawing, never skipped, so that a mean stays the mean of all packets and a maximum stays the
 //! maximum however long the run was.
 
-use crate::result::{FlowBin, QueueBin, RunResult};
+use crate::result::{FlowBin, QueueBin, RunResult, Series};
 
 use super::palette::{self, FlowColours, MUTED, REST};
 use super::plot::{Axis, Mark, Overlay, Plot};
@@ -41,8 +41,8 @@ fn gather(total: usize, points: usize) -> usize {
     total.div_ceil(points).max(1)
 }
 
-fn delay_points(bins: &[QueueBin], interval_s: f64, points: usize) -> Vec<DelayPoint> {
-    let size = gather(bins.len(), points);
+fn delay_points(bins: &[QueueBin], series: &Series, points: usize) -> Vec<DelayPoint> {
+    let size = gather(series.bins(), points);
     let chunks = bins.chunks(size).enumerate();
     chunks
         .map(|(index, chunk)| {
@@ -50,8 +50,8 @@ fn delay_points(bins: &[QueueBin], interval_s: f64, points: usize) -> Vec<DelayP
             let sum: u64 = chunk.iter().map(|bin| bin.sojourn_sum_ns).sum();
             let from = index * size;
             DelayPoint {
-                from_s: from as f64 * interval_s,
-                to_s: (from + chunk.len()) as f64 * interval_s,
+                from_s: series.begin_s(from),
+                to_s: series.begin_s(from + chunk.len()),
                 mean_ms: (departed > 0).then(|| sum as f64 / departed as f64 / 1e6),
                 max_ms: chunk.iter().map(|bin| bin.sojourn_max_ns).max().unwrap_or(0) as f64 / 1e6,
                 dropped: chunk.iter().map(|bin| u64::from(bin.dropped)).sum(),
@@ -61,19 +61,14 @@ fn delay_points(bins: &[QueueBin], interval_s: f64, points: usize) -> Vec<DelayP
         .collect()
 }
 
-/// Mean rate in bit/s of each `size` bins.
-fn rates(bins: &[FlowBin], interval_s: f64, size: usize) -> Vec<f64> {
-    let rate = |chunk: &[FlowBin]| {
+/// Mean rate in bit/s of each `size` bins of the run, up to the last in which something was sent.
+fn rates(bins: &[FlowBin], series: &Series, size: usize) -> Vec<f64> {
+    let rate = |(index, chunk): (usize, &[FlowBin])| {
         let bytes: u64 = chunk.iter().map(|bin| bin.departed_bytes).sum();
-        bytes as f64 * 8.0 / (chunk.len() as f64 * interval_s)
+        let (from, to) = (index * size, ((index + 1) * size).min(series.bins()));
+        bytes as f64 * 8.0 / series.span_s(from, to)
     };
-    bins.chunks(size).map(rate).collect()
-}
-
-/// How many bins the longest series of a run has.
-pub(super) fn bins(result: &RunResult) -> usize {
-    let flows = result.series.flows.iter().map(Vec::len);
-    flows.chain(result.series.queues.iter().map(Vec::len)).max().unwrap_or(0)
+    bins.chunks(size).enumerate().map(rate).collect()
 }
 
 impl Frame {
@@ -83,10 +78,7 @@ impl Frame {
         let queues = || runs().flat_map(|run| &run.queues);
         let points = || {
             runs().flat_map(|run| {
-                run.series
-                    .queues
-                    .iter()
-                    .flat_map(|bins| delay_points(bins, run.series.interval_s, LINE_POINTS))
+                run.series.queues.iter().flat_map(|bins| delay_points(bins, &run.series, LINE_POINTS))
             })
         };
         let max_ms = largest(&mut points().map(|point| point.max_ms));
@@ -107,16 +99,14 @@ impl Frame {
         let low = quantile(0.01).fold(f64::INFINITY, f64::min).clamp(1e-3, 1e9);
         let high = largest(&mut quantile(1.0));
         let rate = largest(&mut runs().map(|run| {
-            let size = gather(bins(run), RATE_POINTS);
-            let flow =
-                |bins: &Vec<FlowBin>| largest(&mut rates(bins, run.series.interval_s, size).into_iter());
-            let end_s = bins(run) as f64 * run.series.interval_s;
-            let link =
-                largest(&mut run.meta.scenario.bottleneck.rate_spans(end_s).into_iter().map(|span| span.2));
+            let size = gather(run.series.bins(), RATE_POINTS);
+            let flow = |bins: &Vec<FlowBin>| largest(&mut rates(bins, &run.series, size).into_iter());
+            let spans = run.meta.scenario.bottleneck.rate_spans(run.series.end_s);
+            let link = largest(&mut spans.into_iter().map(|span| span.2));
             largest(&mut run.series.flows.iter().map(flow)).max(link)
         }));
         Self {
-            end_s: largest(&mut runs().map(|run| bins(run) as f64 * run.series.interval_s)),
+            end_s: largest(&mut runs().map(|run| run.series.end_s)),
             delay,
             delay_logarithmic: Axis::logarithmic(low, high, description),
             rate: Axis::from_zero(rate * 1.02 / 1e6, "Mbit/s"),
@@ -133,11 +123,10 @@ impl Frame {
 
     /// Queue delay over time: a line for the mean, a band up to the longest.
     pub(super) fn delay_over_time(&self, label: &str, result: &RunResult) -> String {
-        let interval = result.series.interval_s;
         let (mut marks, mut lines) = (Vec::new(), Vec::new());
         for (queue, bins) in result.queues.iter().zip(&result.series.queues) {
             let colour = palette::queue(&queue.name);
-            let points = delay_points(bins, interval, LINE_POINTS);
+            let points = delay_points(bins, &result.series, LINE_POINTS);
             let runs = runs(&points, |point| {
                 let x = (point.from_s + point.to_s) / 2.0;
                 point.mean_ms.map(|mean| (x, mean, point.max_ms))
@@ -148,7 +137,7 @@ impl Frame {
         }
         marks.append(&mut lines);
         let gathered: Vec<_> =
-            result.series.queues.iter().map(|bins| delay_points(bins, interval, HOVERS)).collect();
+            result.series.queues.iter().map(|bins| delay_points(bins, &result.series, HOVERS)).collect();
         let longest = gathered.iter().max_by_key(|points| points.len()).map_or(&[][..], Vec::as_slice);
         let hover = |(index, span): (usize, &DelayPoint)| {
             let mut title = format!("{} to {} s", number(span.from_s), number(span.to_s));
@@ -209,16 +198,16 @@ impl Frame {
 
     /// Throughput per flow over time: lines for the flows with a colour, one grey line for the sum of the others.
     pub(super) fn throughput(&self, label: &str, result: &RunResult, colours: &FlowColours) -> String {
-        let interval = result.series.interval_s;
-        let size = gather(bins(result), RATE_POINTS);
-        let count = bins(result).div_ceil(size);
+        let series = &result.series;
+        let size = gather(series.bins(), RATE_POINTS);
+        let count = series.bins().div_ceil(size);
         let at = |index: usize| {
-            (index as f64 * size as f64 * interval, (index + 1) as f64 * size as f64 * interval)
+            (series.begin_s(index * size), series.begin_s(((index + 1) * size).min(series.bins())))
         };
         let mut others = vec![0.0; count];
         let (mut marks, mut named) = (Vec::new(), Vec::new());
         for (flow, bins) in result.flows.iter().zip(&result.series.flows) {
-            let rates = rates(bins, interval, size);
+            let rates = rates(bins, series, size);
             match colours.named(&flow.name) {
                 Some(colour) => named.push((flow.name.as_str(), colour, rates)),
                 None => others.iter_mut().zip(rates).for_each(|(sum, rate)| *sum += rate),
@@ -296,7 +285,7 @@ fn runs<T>(points: &[DelayPoint], value: impl Fn(&DelayPoint) -> Option<T>) -> V
 #[cfg(test)]
 mod tests {
     use super::{delay_points, rates, runs};
-    use crate::result::{FlowBin, QueueBin};
+    use crate::result::{FlowBin, QueueBin, Series};
 
     fn bin(departed: u32, mean_ns: u64, max_ns: u64) -> QueueBin {
         QueueBin {
@@ -311,20 +300,25 @@ mod tests {
     #[test]
     fn gathering_weighs_packets_and_keeps_maxima() {
         let bins = [bin(30, 1_000_000, 2_000_000), bin(10, 5_000_000, 9_000_000), bin(0, 0, 0)];
-        let points = delay_points(&bins, 0.5, 2);
+        let lasting = |end_s: f64| Series { interval_s: 0.5, end_s, ..Series::default() };
+        let points = delay_points(&bins, &lasting(1.5), 2);
         assert_eq!(points.len(), 2);
         assert_eq!((points[0].mean_ms, points[0].max_ms, points[0].dropped), (Some(2.0), 9.0, 2));
         assert_eq!((points[1].from_s, points[1].to_s, points[1].mean_ms), (1.0, 1.5, None));
         let flow = [1000, 3000, 500].map(|departed_bytes| FlowBin { departed_bytes, ..FlowBin::default() });
-        assert_eq!(rates(&flow, 0.5, 2), [32_000.0, 8_000.0]);
+        assert_eq!(rates(&flow, &lasting(1.5), 2), [32_000.0, 8_000.0]);
+        // The last bin is as long as the run.
+        assert_eq!(rates(&flow, &lasting(1.25), 2), [32_000.0, 16_000.0]);
+        assert_eq!(delay_points(&bins, &lasting(1.7), 2)[1].to_s, 1.7);
     }
 
     #[test]
     fn long_gaps_break_a_line_and_short_ones_do_not() {
         let there = |there: bool| bin(u32::from(there), 1, 1);
+        let series = Series { interval_s: 1.0, end_s: 200.0, ..Series::default() };
         let bins: Vec<_> = (0..200).map(|index| there(!(50..60).contains(&index) && index != 100)).collect();
         let lengths: Vec<_> =
-            runs(&delay_points(&bins, 1.0, 500), |point| point.mean_ms).iter().map(Vec::len).collect();
+            runs(&delay_points(&bins, &series, 500), |point| point.mean_ms).iter().map(Vec::len).collect();
         assert_eq!(lengths, [50, 139]);
     }
 }

@@ -78,8 +78,14 @@ pub fn html(results: &[(&str, &RunResult)]) -> String {
     body.push_str(&tables::workloads(results));
     body.push_str("</section>\n<section><h2>Queues</h2>");
     body.push_str(&tables::queues(results));
-    body.push_str("</section>\n<section><h2>Can this run be trusted?</h2><p class=\"note\">What the emulator says about its \
-         own error. A run that missed its schedule says so at the top of the page.</p><div class=\"grid\">");
+    body.push_str("</section>\n<section><h2>Can this run be trusted?</h2>");
+    if results.iter().any(|(_, result)| !result.meta.is_virtual()) {
+        body.push_str(
+            "<p class=\"note\">What the emulator says about its own error. A run that missed its schedule says so at the top of \
+             the page.</p>",
+        );
+    }
+    body.push_str("<div class=\"grid\">");
     for (label, result) in results {
         let heading = if multiple { format!("<h3>{}</h3>", escape(label)) } else { String::new() };
         let _ = write!(body, "<div class=\"card\">{heading}{}</div>", tables::health(result));
@@ -108,13 +114,13 @@ fn title(results: &[(&str, &RunResult)]) -> String {
 fn subtitle(result: &RunResult) -> String {
     let bottleneck = &result.meta.scenario.bottleneck;
     let flows = result.flows.len();
-    let parts = [
+    let mut parts = vec![
         format!("bottleneck {}", bottleneck.rate_words()),
         format!("round trip {}", bottleneck.rtt),
         format!("{flows} flow{}", if flows == 1 { "" } else { "s" }),
         format!("world {}", result.meta.world),
-        text::date(result.meta.started_unix_s),
     ];
+    parts.extend(result.meta.started_unix_s.map(text::date));
     escape(&parts.join(" \u{b7} "))
 }
 
@@ -270,17 +276,18 @@ fn flow_legend(results: &[(&str, &RunResult)], colours: &FlowColours) -> String 
 fn provenance(result: &RunResult) -> String {
     let meta = &result.meta;
     let facts = [
-        ("version", format!("weir {}", meta.version)),
-        ("world", meta.world.clone()),
-        ("seed", format!("{}, run {}", meta.seed.seed, meta.seed.run)),
-        ("started", text::date(meta.started_unix_s)),
-        ("took", text::seconds(Some(meta.wall_s))),
+        ("version", Some(format!("weir {}", meta.version))),
+        ("world", Some(meta.world.clone())),
+        ("seed", Some(format!("{}, run {}", meta.seed.seed, meta.seed.run))),
+        ("started", meta.started_unix_s.map(text::date)),
+        ("took", Some(text::seconds(Some(meta.wall_s)))),
         ("machine", meta.machine.clone()),
-        ("packets by", meta.io.clone()),
-        ("queue discipline", meta.qdisc.clone()),
+        ("packets by", Some(meta.io.clone())),
+        ("queue discipline", Some(meta.qdisc.clone())),
     ];
     let mut out = "<dl class=\"facts\">".to_owned();
     for (name, value) in facts {
+        let Some(value) = value else { continue };
         let _ = write!(out, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
     }
     out.push_str("</dl>");

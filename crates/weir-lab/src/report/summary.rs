@@ -1,9 +1,9 @@
 //! What a reader learns at a glance: a few sentences and numbers per run, and what changed from the first run to another.
 
 use crate::result::{FlowResult, RunResult, fct_score};
+use crate::scenario::WorkloadKind;
 
-use super::charts;
-use super::text::{bps, dash, escape, ns_as_ms, number, percent, seconds};
+use super::text::{bps, count, dash, escape, ns_as_ms, number, percent, seconds};
 
 /// Flows of two runs with the same name that completed in both.
 pub(super) struct Pair<'a> {
@@ -39,10 +39,9 @@ fn busy(result: &RunResult) -> Option<(f64, f64)> {
     let carries = |index: &usize| {
         result.series.flows.iter().any(|bins| bins.get(*index).is_some_and(|bin| bin.departed_bytes > 0))
     };
-    let bins = charts::bins(result);
-    let interval = result.series.interval_s;
-    let (first, last) = (0..bins).find(carries).zip((0..bins).rfind(carries))?;
-    Some((first as f64 * interval, (last + 1) as f64 * interval))
+    let series = &result.series;
+    let (first, last) = (0..series.bins()).find(carries).zip((0..series.bins()).rfind(carries))?;
+    Some((series.begin_s(first), series.begin_s(last + 1)))
 }
 
 /// The share of the link's capacity that was used while anything was sent.
@@ -91,9 +90,19 @@ pub(super) fn sentences(result: &RunResult) -> String {
     let last =
         completed.iter().filter_map(|flow| flow.fct_s.map(|fct| flow.start_s + fct)).fold(0.0, f64::max);
     match completed.len() {
+        // Flows that were to last a time, or as long as the others, have nothing to complete.
+        0 if result.flows.iter().all(|flow| flow.wanted_bytes.is_none()) => {}
         0 => out.push_str(" No flow completed."),
         1 => out.push_str(&format!(" One flow completed, at {}.", seconds(Some(last)))),
         many => out.push_str(&format!(" {many} flows completed, the last at {}.", seconds(Some(last)))),
+    }
+    // A source that is on and off gets no answers.
+    let asking = result.workloads.iter().filter(|workload| workload.kind != WorkloadKind::OnOff.name());
+    let (asked, answered) = asking.fold((0, 0), |(asked, answered), workload| {
+        (asked + workload.requests, answered + workload.completed)
+    });
+    if asked > 0 {
+        out.push_str(&format!(" {} of {} requests were answered.", count(answered), count(asked)));
     }
     if let Some(why) = &result.meta.cut_short {
         out.push_str(&format!(" <b class=\"bad\">The run was cut short: {}.</b>", escape(why)));

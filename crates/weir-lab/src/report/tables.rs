@@ -243,7 +243,7 @@ pub(super) fn health(result: &RunResult) -> String {
     let losses = format!("{} / {}", count(health.ring_overflows), count(health.frames_exhausted));
     let burst =
         format!("{} of {} allowed", bytes(health.largest_burst_bytes), bytes(health.allowed_burst_bytes));
-    let rows: [(&str, String, bool); 7] = [
+    let of_real_time: [(&str, String, bool); 4] = [
         (
             "packets left late by (p50 / p99 / max)",
             format!("{} / {} / {}", lateness(0.5), lateness(0.99), lateness(1.0)),
@@ -264,10 +264,18 @@ pub(super) fn health(result: &RunResult) -> String {
             losses,
             health.ring_overflows == 0 && health.frames_exhausted == 0,
         ),
+    ];
+    let mut rows = vec![
         ("packets conserved", conservation(health), conserved(health)),
         ("overtaken within a flow and queue", count(health.overtaken), health.overtaken == 0),
-        ("CPU of the emulator", cpu, true),
     ];
+    match result.meta.is_virtual() {
+        true => rows.push(("time", "virtual: no packet is late or lost to the machine".to_owned(), true)),
+        false => {
+            rows.splice(..0, of_real_time);
+            rows.push(("CPU of the emulator", cpu, true));
+        }
+    }
     let mut out = "<dl class=\"health\">".to_owned();
     for (name, value, fine) in rows {
         let (class, sign) = if fine { ("good", "\u{2713}") } else { ("bad", "\u{2717}") };

@@ -56,10 +56,10 @@ impl Standing {
 /// Where the flow begins and ends: its start and its completion, or the last time that the bottleneck carried it.
 fn life(result: &RunResult, flow: usize) -> (f64, f64) {
     let start = result.flows[flow].start_s;
-    let interval = result.series.interval_s;
-    let bins = result.series.flows.get(flow).map_or(&[][..], Vec::as_slice);
-    let last =
-        bins.iter().rposition(|bin| bin.departed_bytes > 0).map_or(0.0, |last| (last + 1) as f64 * interval);
+    let series = &result.series;
+    let bins = series.flows.get(flow).map_or(&[][..], Vec::as_slice);
+    let last = bins.iter().rposition(|bin| bin.departed_bytes > 0);
+    let last = last.map_or(0.0, |last| series.begin_s(last + 1));
     let end = result.flows[flow].fct_s.map_or(last, |fct| start + fct);
     (start, end.max(start))
 }

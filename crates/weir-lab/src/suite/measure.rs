@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::result::{FlowBin, QueueBin, RunResult};
+use crate::result::{FlowBin, QueueBin, RunResult, Series};
 use crate::scenario::Direction;
 
 /// A scenario with a discipline.
@@ -86,10 +86,10 @@ impl Row {
 
     /// Measures a run with its samples, from `from_s` seconds on.
     pub(super) fn measure(section: &str, title: &str, qdisc: &str, result: &RunResult, from_s: f64) -> Self {
-        let interval = result.series.interval_s;
-        let skip = (from_s / interval).round() as usize;
-        let bins = result.series.queues.iter().map(Vec::len).max().unwrap_or(0);
-        let span = bins.saturating_sub(skip).max(1) as f64 * interval;
+        let series = &result.series;
+        let (skip, bins) = ((from_s / series.interval_s).round() as usize, series.bins());
+        // A run that was cut short before then has nothing to show.
+        let span = if skip < bins { series.span_s(skip, bins) } else { series.interval_s };
         let late = |bins: &[QueueBin]| -> Vec<QueueBin> { bins.iter().skip(skip).copied().collect() };
         let queues: Vec<Vec<QueueBin>> = result.series.queues.iter().map(|bins| late(bins)).collect();
         let flows: Vec<FlowRow> = result
@@ -113,7 +113,7 @@ impl Row {
             .filter(|((flow, _), _)| flow.stack != "udp" && flow.wanted_bytes.is_none())
             .filter(|(_, asked)| asked.direction == Direction::Down)
             .map(|((_, row), _)| row.rate_bps);
-        let began = skip as f64 * interval;
+        let began = skip as f64 * series.interval_s;
         let rate = result.meta.scenario.bottleneck.mean_bps(began, began + span);
         Self {
             section: section.to_owned(),
@@ -136,7 +136,7 @@ impl Row {
                 })
                 .collect(),
             flows,
-            seconds: seconds(&queues, &result.series.flows, skip, interval),
+            seconds: seconds(series, skip),
         }
     }
 }
@@ -151,32 +151,40 @@ fn mean_ms(bins: &[QueueBin]) -> f64 {
     sojourn as f64 / departed.max(1) as f64 / 1e6
 }
 
-fn seconds(queues: &[Vec<QueueBin>], flows: &[Vec<FlowBin>], skip: usize, interval: f64) -> Vec<Second> {
-    let step = ((1.0 / interval).round() as usize).max(1);
-    let bins = queues.iter().map(Vec::len).max().unwrap_or(0);
-    let whole = |at: usize| at + step <= bins;
-    (0..bins)
+fn seconds(series: &Series, skip: usize) -> Vec<Second> {
+    let step = ((1.0 / series.interval_s).round() as usize).max(1);
+    (skip..series.bins())
         .step_by(step)
-        .filter(|at| whole(*at))
+        .filter(|at| at + step <= series.bins())
         .map(|at| {
-            let within: Vec<QueueBin> =
-                queues.iter().flat_map(|bins| bins.iter().skip(at).take(step)).copied().collect();
-            let sent: u64 = flows.iter().map(|bins| bytes(bins.iter().skip(skip + at).take(step))).sum();
-            Second { rate_bps: sent as f64 * 8.0 / (step as f64 * interval), delay_ms: mean_ms(&within) }
+            let queues = series.queues.iter().flat_map(|bins| bins.iter().skip(at).take(step));
+            let within: Vec<QueueBin> = queues.copied().collect();
+            let sent: u64 = series.flows.iter().map(|bins| bytes(bins.iter().skip(at).take(step))).sum();
+            Second { rate_bps: sent as f64 * 8.0 / series.span_s(at, at + step), delay_ms: mean_ms(&within) }
         })
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FlowBin, QueueBin, seconds};
+    use super::{FlowBin, QueueBin, Series, seconds};
 
     #[test]
     fn a_second_holds_the_bins_of_all_queues_and_flows() {
         let queue = QueueBin { departed: 2, sojourn_sum_ns: 4_000_000, ..QueueBin::default() };
         let flow = FlowBin { departed_bytes: 1_000, ..FlowBin::default() };
-        let seconds = seconds(&[vec![queue; 4], vec![queue; 4]], &[vec![flow; 5], vec![flow; 5]], 1, 0.5);
-        assert_eq!(seconds.len(), 2);
-        assert!(seconds.iter().all(|second| (second.rate_bps, second.delay_ms) == (32_000.0, 2.0)));
+        let series = |end_s: f64| Series {
+            interval_s: 0.5,
+            end_s,
+            queues: vec![vec![queue; 5]; 2],
+            flows: vec![vec![flow; 5]; 2],
+            rtt: Vec::new(),
+        };
+        let whole = seconds(&series(2.5), 1);
+        assert_eq!(whole.len(), 2);
+        assert!(whole.iter().all(|second| (second.rate_bps, second.delay_ms) == (32_000.0, 2.0)));
+        // A last bin of half the length.
+        let rates: Vec<f64> = seconds(&series(2.25), 1).iter().map(|second| second.rate_bps).collect();
+        assert_eq!(rates, [32_000.0, 32_000.0 / 0.75]);
     }
 }

@@ -23,12 +23,15 @@ pub fn read(dir: &Path) -> Result<RunResult, VmError> {
         .map_err(|error| VmError::Request(format!("{}: {error}", path.display())))?;
     result.assessments = table(&dir.join("assessments.csv"))?;
     result.choices = table(&dir.join("choices.csv"))?;
-    let interval_s = result.meta.scenario.measure.interval.as_secs_f64();
     let queue_bins: Vec<QueueRow> = table(&dir.join("queue_series.csv"))?;
     let flow_bins: Vec<FlowRow> = table(&dir.join("flow_series.csv"))?;
     let rtts: Vec<RttRow> = table(&dir.join("rtt.csv"))?;
+    let empty = Series {
+        interval_s: result.meta.scenario.measure.interval.as_secs_f64(),
+        end_s: result.meta.wall_s,
+        ..Series::default()
+    };
     result.series = Series {
-        interval_s,
         queues: result
             .queues
             .iter()
@@ -37,8 +40,8 @@ pub fn read(dir: &Path) -> Result<RunResult, VmError> {
         flows: result
             .series_names()
             .map(|name| {
-                let rows = flow_bins.iter().filter(|row| row.flow == name);
-                rows.map(|row| row.bin(interval_s)).collect()
+                let rows = flow_bins.iter().filter(|row| row.flow == name).enumerate();
+                rows.map(|(index, row)| row.bin(empty.span_s(index, index + 1))).collect()
             })
             .collect(),
         rtt: result
@@ -49,6 +52,7 @@ pub fn read(dir: &Path) -> Result<RunResult, VmError> {
                 rows.map(|row| (row.time_s, row.rtt_ms)).collect()
             })
             .collect(),
+        ..empty
     };
     Ok(result)
 }
@@ -94,9 +98,9 @@ struct FlowRow {
 }
 
 impl FlowRow {
-    fn bin(&self, interval_s: f64) -> FlowBin {
+    fn bin(&self, seconds: f64) -> FlowBin {
         FlowBin {
-            departed_bytes: (self.throughput_bps * interval_s / 8.0).round() as u64,
+            departed_bytes: (self.throughput_bps * seconds / 8.0).round() as u64,
             dropped: self.dropped_packets,
             marked: self.marked_packets,
         }

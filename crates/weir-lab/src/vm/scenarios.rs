@@ -276,7 +276,8 @@ fn collect(kernel: &Kernel, folder: &Path, run: &VmRun<'_>, said: &[String]) -> 
     }
     let mut result = read::read(folder)?;
     result.meta.world = "vm".to_owned();
-    result.meta.machine = format!("{}, {} in QEMU", result.meta.machine, TCG);
+    result.meta.machine =
+        Some(format!("{}, {} in QEMU", result.meta.machine.as_deref().unwrap_or("unknown"), TCG));
     Ok(result)
 }
 
