@@ -1,12 +1,16 @@
 //! Reads packets out of capture files: classic pcap (microseconds or nanoseconds, either byte order) and pcapng
 //! (draft-ietf-opsawg-pcapng: several sections and interfaces, their clock resolutions and offsets, enhanced, simple and
-//! obsolete packet blocks), from anything that implements [`Read`]. Opening files is the caller's part.
+//! obsolete packet blocks), plain or packed with gzip or zstd, from anything that implements [`Read`]. Opening files is the
+//! caller's part.
 //!
 //! `pcap-parser` decodes records and blocks, but only one whole record at a time: the framing is done here, so that
 //! memory stays bounded whatever lengths a damaged file claims, and an error names the byte where the trouble begins.
 //! Packets before that byte have been handed out and stay good.
 
 mod error;
+mod layers;
+mod link;
+mod packed;
 
 use std::io::{self, Read};
 
@@ -14,9 +18,11 @@ use pcap_parser::pcapng::{Block, parse_block_be, parse_block_le};
 use pcap_parser::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_frame_modified, parse_pcap_header};
 use weir_core::Time;
 
-use crate::parsed::{ParsedPacket, Start, parse_cut};
+use packed::Unpacked;
 
 pub use error::CaptureError;
+pub use layers::{Packet, Unread};
+pub use link::{Captured, Link, link_name};
 
 /// The longest packet that is read, libpcap's own limit (`MAXIMUM_SNAPLEN`). A longer one is taken for damage.
 pub const MAX_PACKET_BYTES: u32 = 262_144;
@@ -27,96 +33,6 @@ pub const MAX_BLOCK_BYTES: u32 = MAX_PACKET_BYTES + 65_536;
 
 /// Interfaces in one pcapng section; more are taken for damage.
 const MAX_INTERFACES: usize = 65_536;
-
-/// What comes before the IP header of a captured frame, by its LINKTYPE value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Link {
-    /// Ethernet (1).
-    Ethernet,
-    /// Nothing: RAW (101, and 12 and 14 as some systems write it), IPV4 (228), IPV6 (229).
-    Ip,
-    /// Four bytes of address family: NULL (0) and LOOP (108).
-    Loopback,
-    /// Linux cooked (113): 16 bytes.
-    Cooked,
-    /// Linux cooked version 2 (276): 20 bytes.
-    Cooked2,
-    /// Any other value: not read.
-    Other(u16),
-}
-
-impl Link {
-    /// The meaning of a LINKTYPE value (tcpdump.org's list of link-layer header types).
-    pub const fn from_value(value: u16) -> Self {
-        match value {
-            1 => Self::Ethernet,
-            12 | 14 | 101 | 228 | 229 => Self::Ip,
-            0 | 108 => Self::Loopback,
-            113 => Self::Cooked,
-            276 => Self::Cooked2,
-            other => Self::Other(other),
-        }
-    }
-}
-
-/// A packet of a capture. Borrows the reader's buffer until the next one is read.
-#[derive(Clone, Copy, Debug)]
-pub struct Captured<'a> {
-    /// Counts packets of the file from 0.
-    pub number: u64,
-    /// When it was captured: nanoseconds since 1970. That of the packet before where it has none of its own.
-    pub time: Time,
-    /// Whether it has a time of its own; simple packet blocks do not.
-    pub timed: bool,
-    /// What its first bytes are.
-    pub link: Link,
-    /// Which interface it was captured on: pcapng's number in the section, or the index in Linux cooked version 2. In
-    /// Linux cooked packets of the first version 1 for outgoing packets and 0 for others; else 0.
-    pub interface: u32,
-    /// Its length on the wire, at least that of `frame`.
-    pub wire_bytes: u32,
-    /// The bytes that were captured of it.
-    pub frame: &'a [u8],
-}
-
-impl<'a> Captured<'a> {
-    /// What [`parse_cut`] takes: the frame without the link headers that it does not know, the length on the wire from
-    /// there on, and what comes first. `None` for link types that are not read.
-    pub fn view(&self) -> Option<(&'a [u8], u32, Start)> {
-        let skip = match self.link {
-            Link::Ethernet => return Some((self.frame, self.wire_bytes, Start::Ethernet)),
-            Link::Ip => Some(0),
-            Link::Loopback => Some(4),
-            Link::Cooked => self.cooked(14, 16),
-            Link::Cooked2 => self.cooked(0, 20),
-            Link::Other(_) => return None,
-        };
-        // An octet that is no IP version, so that the parser says so.
-        let Some(skip) = skip else { return Some((&[0], 1, Start::Ip)) };
-        let rest = self.frame.get(skip..).unwrap_or(&[]);
-        Some((rest, self.wire_bytes.saturating_sub(skip as u32), Start::Ip))
-    }
-
-    /// The packet's headers; `None` for link types that are not read.
-    pub fn headers(&self) -> Option<ParsedPacket> {
-        self.view().map(|(frame, wire_bytes, start)| parse_cut(frame, wire_bytes, start))
-    }
-
-    /// Bytes before the IP header of a cooked frame whose EtherType is at `at` and whose header has `header` bytes, with
-    /// up to two VLAN tags; `None` if it is not IP.
-    fn cooked(&self, at: usize, header: usize) -> Option<usize> {
-        let word = |at: usize| Some(u16::from_be_bytes([*self.frame.get(at)?, *self.frame.get(at + 1)?]));
-        let (mut kind, mut skip) = (word(at), header);
-        for _ in 0..2 {
-            if matches!(kind, Some(0x8100 | 0x88a8 | 0x9100)) {
-                kind = word(skip + 2);
-                skip += 4;
-            }
-        }
-        // Without a type the frame is cut: the parser will find nothing and say that.
-        matches!(kind, Some(0x0800 | 0x86dd) | None).then_some(skip)
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Interface {
@@ -135,8 +51,8 @@ enum Format {
 
 /// Hands out the packets of one capture, in the order of the file.
 #[derive(Debug)]
-pub struct CaptureReader<R> {
-    input: io::BufReader<R>,
+pub struct CaptureReader<R: Read> {
+    input: io::BufReader<Unpacked<R>>,
     offset: u64,
     format: Format,
     block: Vec<u8>,
@@ -169,7 +85,7 @@ impl<R: Read> CaptureReader<R> {
     /// For what is no capture, for a header cut short, and if the system cannot read.
     pub fn new(input: R) -> Result<Self, CaptureError> {
         let mut reader = Self {
-            input: io::BufReader::with_capacity(65_536, input),
+            input: io::BufReader::with_capacity(65_536, Unpacked::new(input)?),
             offset: 0,
             format: Format::Pcapng { big_endian: false },
             block: Vec::new(),
@@ -201,7 +117,7 @@ impl<R: Read> CaptureReader<R> {
         Ok(reader)
     }
 
-    /// How many bytes of the file have been read.
+    /// How many bytes of the capture have been read, unpacked.
     pub const fn offset(&self) -> u64 {
         self.offset
     }
@@ -258,8 +174,20 @@ impl<R: Read> CaptureReader<R> {
             }
             Err(source) => {
                 self.offset += (self.block.len() - have) as u64;
-                Err(CaptureError::Read { offset: self.offset, source })
+                Err(self.unreadable(source))
             }
+        }
+    }
+
+    /// Tells the system's errors from those of what the capture is packed in.
+    fn unreadable(&self, source: io::Error) -> CaptureError {
+        use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+        let offset = self.offset;
+        let packing = source.raw_os_error().is_none()
+            && matches!(source.kind(), InvalidData | InvalidInput | Other | UnexpectedEof);
+        match self.input.get_ref().format() {
+            Some(format) if packing => CaptureError::Packed { offset, format, source },
+            _ => CaptureError::Read { offset, source },
         }
     }
 
@@ -392,7 +320,7 @@ impl<R: Read> CaptureReader<R> {
     fn skip(&mut self, start: u64, big_endian: bool) -> Result<(), CaptureError> {
         let rest = u64::from(self.length(start, big_endian)?) - 8;
         let skipped = io::copy(&mut self.input.by_ref().take(rest), &mut io::sink());
-        let skipped = skipped.map_err(|source| CaptureError::Read { offset: self.offset, source })?;
+        let skipped = skipped.map_err(|source| self.unreadable(source))?;
         self.offset += skipped;
         if skipped < rest {
             return Err(CaptureError::Truncated { offset: start, what: "block", missing: rest - skipped });
@@ -535,13 +463,14 @@ fn parse(block: &[u8], big_endian: bool) -> Option<Block<'_>> {
     parsed.ok().map(|(_, block)| block)
 }
 
+/// Packings that are told apart but not read, and the command that undoes them to standard output.
 fn compression(start: &[u8]) -> Option<(&'static str, &'static str)> {
     match start {
-        [0x1f, 0x8b, ..] => Some(("gzip", "gunzip")),
-        [0xfd, b'7', b'z', b'X'] => Some(("xz", "unxz")),
-        [0x28, 0xb5, 0x2f, 0xfd] => Some(("zstd", "unzstd")),
-        [b'B', b'Z', b'h', _] => Some(("bzip2", "bunzip2")),
-        [0x04, 0x22, 0x4d, 0x18] => Some(("lz4", "unlz4")),
+        [0x1f, 0x8b, ..] => Some(("gzip", "zcat")),
+        [0x28, 0xb5, 0x2f, 0xfd] => Some(("zstd", "zstdcat")),
+        [0xfd, b'7', b'z', b'X'] => Some(("xz", "xzcat")),
+        [b'B', b'Z', b'h', _] => Some(("bzip2", "bzcat")),
+        [0x04, 0x22, 0x4d, 0x18] => Some(("lz4", "lz4cat")),
         _ => None,
     }
 }

@@ -141,6 +141,13 @@ impl ParsedPacket {
         self.0.protocol
     }
 
+    /// Says that the packet was found behind layers that the law's own parser does not open, such as a tunnel whose end
+    /// gives it the codepoint `ecn`.
+    pub(crate) const fn opened(&mut self, ecn: Ecn) {
+        self.0.layers |= 0x01;
+        self.0.ecn = ecn as u8;
+    }
+
     const fn has_ports(&self) -> bool {
         matches!(self.kind(), Kind::Tcp | Kind::Udp | Kind::Quic)
     }

@@ -1,5 +1,6 @@
 //! What the assessment of a capture says: plain data for JSON and tables. Units are in the names.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use serde::{Serialize, Serializer};
@@ -18,7 +19,7 @@ pub struct Report {
     /// What was in the file.
     pub counters: CaptureCounters,
     /// The flows, largest first.
-    pub flows: Vec<FlowReport>,
+    pub flows: Vec<Box<FlowReport>>,
     /// Why the file could not be read to its end. All packets before that are in the report.
     pub error: Option<CaptureError>,
 }
@@ -38,6 +39,20 @@ pub struct CaptureCounters {
     pub fragments: u64,
     /// IP packets of other protocols than TCP and UDP.
     pub other_protocols: u64,
+    /// Packets that were read inside of MPLS, GRE or IP in IP.
+    pub tunnelled: u64,
+    /// IEEE 802.11 data that is encrypted.
+    pub wifi_encrypted: u64,
+    /// Other IEEE 802.11 frames without an IP packet that can be read: management, control, fragments, aggregates.
+    pub wifi_other: u64,
+    /// MPLS without IP or Ethernet behind the labels.
+    pub mpls: u64,
+    /// GRE without IP, or with options that are not read.
+    pub gre: u64,
+    /// PPP that carries no plain IP: control, compressed or multilink.
+    pub ppp: u64,
+    /// Packets in more layers than are opened.
+    pub too_deep: u64,
     /// Packets of link types that are not read.
     pub other_links: u64,
     /// One of those link types (its LINKTYPE value).
@@ -48,6 +63,8 @@ pub struct CaptureCounters {
     pub backwards: u64,
     /// Packets of flows beyond the number that is kept.
     pub left_out: u64,
+    /// Connections beyond the number that is reported.
+    pub connections_left_out: u64,
 }
 
 /// What a flow looks like from outside.
@@ -173,7 +190,8 @@ impl EcnCounts {
     }
 }
 
-/// Quantiles of a quantity over the cycles; exact up to 4096 cycles, from an even sample of them beyond, extremes always.
+/// Quantiles of a quantity over the cycles; exact up to 4096 cycles, from an even sample of them beyond or where all flows
+/// together have very many; extremes always.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The smallest.
@@ -248,7 +266,7 @@ pub struct Remark {
     /// Never changes its meaning.
     pub code: &'static str,
     /// In plain words.
-    pub text: String,
+    pub text: Cow<'static, str>,
 }
 
 /// An even sample of a long series: every value until there are 4096, then every second, and so on.
@@ -275,18 +293,28 @@ impl Sample {
         self.max = self.max.max(value);
         if self.seen.is_multiple_of(self.every) {
             if self.kept.len() == Self::ROOM {
-                let mut odd = false;
-                self.kept.retain(|_| {
-                    odd = !odd;
-                    odd
-                });
-                self.every *= 2;
+                self.thin();
             }
             if self.seen.is_multiple_of(self.every) {
                 self.kept.push(value);
             }
         }
         self.seen += 1;
+    }
+
+    pub(super) fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Keeps every second value, and of those to come half as many.
+    pub(super) fn thin(&mut self) {
+        let mut odd = false;
+        self.kept.retain(|_| {
+            odd = !odd;
+            odd
+        });
+        self.kept.shrink_to_fit();
+        self.every *= 2;
     }
 
     /// Quantiles in units of `unit`; `None` without values.

@@ -15,6 +15,8 @@ use crate::parsed::ParsedPacket;
 
 /// Judgements listed per direction.
 const MAX_ASSESSMENTS: usize = 10_000;
+/// Judgements listed per direction where all flows together have too many.
+const SURE_ASSESSMENTS: usize = 8;
 
 /// What the law said of one packet: at most one cycle and one judgement.
 #[derive(Debug, Default)]
@@ -151,9 +153,10 @@ impl Track {
         self.mark.signals += u64::from(marks);
     }
 
-    /// Takes what the law said; `view` is the flow's state after it.
-    pub(super) fn heard(&mut self, heard: &Heard, view: Option<&FlowView>, began: Time) {
-        let Some(end) = heard.cycle else { return };
+    /// Takes what the law said; `view` is the flow's state after it, and `room` says that more judgements can be listed.
+    /// Returns whether one was.
+    pub(super) fn heard(&mut self, heard: &Heard, view: Option<&FlowView>, began: Time, room: bool) -> bool {
+        let Some(end) = heard.cycle else { return false };
         self.cycles += 1;
         if !end.first {
             self.lengths.push(end.duration.as_nanos());
@@ -168,10 +171,10 @@ impl Track {
             self.loss.cycle(view.votes.loss, view.class.loss);
             self.mark.cycle(view.votes.mark, view.class.ecn);
         }
-        let Some(assessment) = heard.assessment else { return };
-        if self.assessments.len() == MAX_ASSESSMENTS {
+        let Some(assessment) = heard.assessment else { return false };
+        if self.assessments.len() >= if room { MAX_ASSESSMENTS } else { SURE_ASSESSMENTS } {
             self.assessments_left_out += 1;
-            return;
+            return false;
         }
         self.assessments.push(AssessmentRow {
             time_ms: assessment.time.since(began).as_millis_f64(),
@@ -184,6 +187,18 @@ impl Track {
             loss_vote: assessment.vote.loss,
             mark_vote: assessment.vote.mark,
         });
+        true
+    }
+
+    /// Lengths and windows of cycles that are kept for quantiles.
+    pub(super) fn kept(&self) -> usize {
+        self.lengths.kept() + self.windows.kept()
+    }
+
+    /// Keeps every second one of them.
+    pub(super) fn thin(&mut self) {
+        self.lengths.thin();
+        self.windows.thin();
     }
 
     pub(super) const fn spins(&self) -> bool {
@@ -234,7 +249,8 @@ impl Track {
     }
 
     fn not_judged(&self, stack: Stack, params: &Params, answers: u64) -> Vec<Remark> {
-        let remark = |code, text: &str| vec![Remark { code, text: text.to_owned() }];
+        let remark = |code, text: &'static str| vec![Remark { code, text: text.into() }];
+        let worded = |code, text: String| vec![Remark { code, text: text.into() }];
         if self.loss.verdict != Verdict::Unclassified || self.mark.verdict != Verdict::Unclassified {
             return Vec::new();
         }
@@ -257,12 +273,12 @@ impl Track {
                 Some(spin) if spin.edges == 0 => {
                     let text =
                         format!("spin bit constant: {} in {} packets", u8::from(spin.value), spin.packets);
-                    return remark("spin-constant", &text);
+                    return worded("spin-constant", text);
                 }
                 Some(spin) if spin.looks_random() => {
                     let text =
                         format!("spin bit looks random: {} edges in {} packets", spin.edges, spin.packets);
-                    return remark("spin-random", &text);
+                    return worded("spin-random", text);
                 }
                 Some(_) => {}
             },
@@ -277,7 +293,7 @@ impl Track {
         if self.small_window > 0 {
             let limit = u64::from(params.mss) * u64::from(params.min_window_segments);
             let text = format!("windows below {limit} B in {} cycles with a signal", self.small_window);
-            out.extend(remark("small-window", &text));
+            out.extend(worded("small-window", text));
         }
         if self.partial_cycle > 0 {
             out.extend(remark("first-cycle", "signal in the first cycle, whose beginning was not seen"));
@@ -290,7 +306,7 @@ impl Track {
 
     fn doubts(&self, inferred: Option<&LossEvidence>, handshake: Option<Duration>) -> Vec<Remark> {
         let mut out = Vec::new();
-        let mut doubt = |code, text| out.push(Remark { code, text });
+        let mut doubt = |code, text: String| out.push(Remark { code, text: text.into() });
         if let Some(spin) = self.spin.filter(SpinReport::looks_random) {
             let text = format!("spin bit looks random: {} edges in {} packets", spin.edges, spin.packets);
             doubt("spin-random", text);

@@ -5,17 +5,35 @@ use std::io;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-/// Why a capture could not be read on. Offsets count bytes from the start of the file and name the beginning of the
+/// Why a capture could not be read on. Offsets count bytes from the start of the capture, unpacked, and name the beginning of the
 /// record or block that is at fault.
 #[derive(Debug, Error)]
 pub enum CaptureError {
-    /// The file is compressed.
-    #[error("this is a {format} file: {command} it first")]
+    /// The file is packed in a way that is not read, or twice.
+    #[error("this is {format} inside, which is not read: {command} FILE | weir assess -")]
     Compressed {
-        /// The compression.
+        /// The packing.
         format: &'static str,
         /// The command that undoes it.
         command: &'static str,
+    },
+    /// What the capture is packed in is damaged or cut short.
+    #[error(
+        "byte {offset} of the unpacked capture: the {format} file is damaged or cut short from here on ({source})"
+    )]
+    Packed {
+        /// How far unpacking came.
+        offset: u64,
+        /// The packing.
+        format: &'static str,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+    /// A second reading has not found what the first one did.
+    #[error("byte {offset}: the file has changed while it was read")]
+    Changed {
+        /// How far the second reading came.
+        offset: u64,
     },
     /// The file begins like no capture.
     #[error("this is not a capture: it begins with {magic}, and neither pcap nor pcapng does")]
@@ -81,7 +99,9 @@ impl CaptureError {
     pub const fn offset(&self) -> u64 {
         match self {
             Self::Compressed { .. } | Self::NotACapture { .. } | Self::Empty | Self::NotSeekable { .. } => 0,
-            Self::Truncated { offset, .. }
+            Self::Packed { offset, .. }
+            | Self::Changed { offset }
+            | Self::Truncated { offset, .. }
             | Self::TooLong { offset, .. }
             | Self::Malformed { offset, .. }
             | Self::Read { offset, .. } => *offset,
