@@ -2,13 +2,15 @@
 //!
 //! Reads the file, hands it to `weir-law`, and prints a table or JSON. What the columns mean is in `docs/assess.md`.
 
+mod input;
+
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use weir_law::assess::{CaptureCounters, DirectionReport, FlowReport, KindReport, Options, Report, assess};
+use weir_law::capture::link_name;
 use weir_law::{Params, Verdict};
 
 use crate::cli::AssessArgs;
@@ -24,20 +26,15 @@ pub(crate) fn run(args: &AssessArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let path = args.capture.display();
-    let file = File::open(&args.capture).with_context(|| format!("cannot open the capture {path}"))?;
-    let report = assess(file, &Options { params, ..Options::default() });
-    let text = if args.json {
-        serde_json::to_string_pretty(&report).context("cannot write JSON")? + "\n"
-    } else {
-        table(&report)
-    };
+    let input = input::open(&args.capture).with_context(|| format!("cannot open the capture {path}"))?;
+    let report = assess(input, &Options::new(params, args.flows as usize));
     let nothing = report.error.is_some() && report.counters.packets == 0 && !args.json;
-    let text = if nothing { String::new() } else { text };
-    let printed = std::io::stdout().lock().write_all(text.as_bytes());
-    match printed {
-        // The reader has seen enough (`weir assess ... | head`).
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-        other => other.context("cannot write to standard output")?,
+    if !nothing {
+        match print(&report, args.json) {
+            // The reader has seen enough (`weir assess ... | head`).
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+            other => other.context("cannot write to standard output")?,
+        }
     }
     match &report.error {
         None => Ok(ExitCode::SUCCESS),
@@ -49,6 +46,18 @@ pub(crate) fn run(args: &AssessArgs) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(1))
         }
     }
+}
+
+/// Prints flow by flow, for there may be many.
+fn print(report: &Report, as_json: bool) -> io::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if as_json {
+        serde_json::to_writer_pretty(&mut out, report)?;
+        writeln!(out)?;
+    } else {
+        table(report, &mut out)?;
+    }
+    out.flush()
 }
 
 /// The preset with each `NAME=VALUE` over it. Values are TOML scalars; a bare word is a string.
@@ -97,33 +106,34 @@ fn nearest(name: &str) -> String {
 /// Wider flows get a line of their own.
 const FLOW_WIDTH: usize = 32;
 
-fn table(report: &Report) -> String {
+fn table(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let widths = report.flows.iter().map(|flow| ends(&flow.data).len());
+    let width = widths.filter(|len| *len <= FLOW_WIDTH).max().unwrap_or(4).max(4);
+    writeln!(out, "{}", summary(&report.counters, report.flows.len()))?;
+    if report.flows.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{:<width$} {:<5} {:>5} {:>5} {:>6} {:>9} {:>14} {:>4} {:>4} {:>5} VERDICT",
+        "FLOW", "STACK", "BYTES", "RATE", "CYCLES", "RTT ms", "WINDOW kB", "LOST", "CE", "SCORE",
+    )?;
+    for flow in &report.flows {
+        out.write_all(rows(flow, width).as_bytes())?;
+    }
+    write!(
+        out,
+        "\nThe direction with more payload, as judged at the capture point. RATE bit/s of payload; RTT ms of the \
+         cycles,\nmedian/99th percentile; WINDOW kB per cycle, least/median/most; LOST segments; CE marks; SCORE \
+         share of cycles\nat which it was responsive; VERDICT with the votes for:against.\n"
+    )
+}
+
+fn rows(flow: &FlowReport, width: usize) -> String {
     let mut out = String::new();
-    let flows: Vec<(String, &FlowReport)> =
-        report.flows.iter().map(|flow| (ends(&flow.data), flow)).collect();
-    let width =
-        flows.iter().map(|(ends, _)| ends.len()).filter(|len| *len <= FLOW_WIDTH).max().unwrap_or(4).max(4);
-    let _ = writeln!(out, "{}", summary(&report.counters, report.flows.len()));
-    if !flows.is_empty() {
-        let _ = writeln!(
-            out,
-            "{:<width$} {:<5} {:>5} {:>5} {:>6} {:>9} {:>14} {:>4} {:>4} {:>5} VERDICT",
-            "FLOW", "STACK", "BYTES", "RATE", "CYCLES", "RTT ms", "WINDOW kB", "LOST", "CE", "SCORE",
-        );
-    }
-    for (ends, flow) in &flows {
-        row(&mut out, ends, width, flow.stack.name(), &flow.data);
-        if classified(&flow.other.loss) || classified(&flow.other.mark) {
-            row(&mut out, &self::ends(&flow.other), width, "", &flow.other);
-        }
-    }
-    if !flows.is_empty() {
-        let _ = write!(
-            out,
-            "\nThe direction with more payload, as judged at the capture point. RATE bit/s of payload; RTT ms of the \
-             cycles,\nmedian/99th percentile; WINDOW kB per cycle, least/median/most; LOST segments; CE marks; SCORE \
-             share of cycles\nat which it was responsive; VERDICT with the votes for:against.\n"
-        );
+    row(&mut out, &ends(&flow.data), width, flow.stack.name(), &flow.data);
+    if classified(&flow.other.loss) || classified(&flow.other.mark) {
+        row(&mut out, &ends(&flow.other), width, "", &flow.other);
     }
     out
 }
@@ -141,19 +151,30 @@ fn summary(counters: &CaptureCounters, flows: usize) -> String {
     let mut out =
         format!("{} packet{}, {flows} flow{}", counters.packets, one(counters.packets), one(flows as u64));
     let link = match counters.other_link {
-        Some(link) => format!("of link type {link}, which is not read"),
+        Some(link) => match link_name(link) {
+            Some(name) => format!("of link type {link} ({name}), which is not read"),
+            None => format!("of link type {link}, which is not read"),
+        },
         None => String::new(),
     };
-    let parts: [(u64, &str); 9] = [
+    let parts: [(u64, &str); 17] = [
+        (counters.tunnelled, "out of tunnels"),
         (counters.not_ip, "not IP"),
         (counters.truncated, "with cut headers"),
         (counters.malformed, "malformed"),
         (counters.fragments, "fragments"),
         (counters.other_protocols, "neither TCP nor UDP"),
+        (counters.wifi_encrypted, "of encrypted 802.11, not read"),
+        (counters.wifi_other, "of 802.11 without a packet, not read"),
+        (counters.mpls, "of MPLS without IP, not read"),
+        (counters.gre, "of GRE without IP, not read"),
+        (counters.ppp, "of PPP without IP, not read"),
+        (counters.too_deep, "in too many layers, not read"),
         (counters.other_links, &link),
         (counters.without_time, "without a time"),
         (counters.backwards, "earlier than the one before"),
-        (counters.left_out, "of more flows than are kept"),
+        (counters.left_out, "of more flows than are kept (--flows N keeps more)"),
+        (counters.connections_left_out, "connections more than are kept (--flows N keeps more)"),
     ];
     for (count, what) in parts.into_iter().filter(|(count, _)| *count > 0) {
         let _ = write!(out, ", {count} {what}");
@@ -340,6 +361,7 @@ mod tests {
             capture: PathBuf::from("/nonexistent/capture.pcap"),
             preset: "paper".to_owned(),
             set: Vec::new(),
+            flows: 65_536,
             json: false,
         };
         let error = super::run(&args).unwrap_err();

@@ -39,9 +39,11 @@ pub(crate) enum Command {
     Run(RunArgs),
 
     /// Tell how a network would judge the flows of a capture.
-    #[command(after_help = "Example:
+    #[command(after_help = "Examples:
   weir assess capture.pcapng
-      prints a row per flow: cycles, windows, signals visible in the capture, verdict")]
+      prints a row per flow: cycles, windows, signals visible in the capture, verdict
+  tcpdump -i eth0 -s 100 -c 100000 -w - | weir assess -
+      judges what was captured once tcpdump ends")]
     Assess(AssessArgs),
 
     /// Put congestion-responsive queuing on a live interface, or change what is there.
@@ -217,7 +219,7 @@ pub(crate) enum Io {
 
 #[derive(Debug, Args)]
 pub(crate) struct AssessArgs {
-    /// A capture in pcap or pcapng format.
+    /// A capture in pcap or pcapng format, plain or packed with gzip or zstd; - for standard input.
     pub(crate) capture: PathBuf,
     /// The parameter set of the law: paper or comsys.
     #[arg(long, default_value = "paper")]
@@ -225,6 +227,9 @@ pub(crate) struct AssessArgs {
     /// One parameter of the law, in place of the preset's; may be repeated.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
+    /// Flows that are told apart; packets of more are counted and left out. Some 2 kB of memory each.
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    pub(crate) flows: u32,
     /// Print JSON: one object with a list of flows, each with its assessments.
     #[arg(long)]
     pub(crate) json: bool,
