@@ -133,7 +133,20 @@ fn wifi(subtype: u8, flags: u8, header: usize, rest: &[u8]) -> Vec<u8> {
     [&out, rest].concat()
 }
 
-const TUNNELS: [(&str, fn(&[u8]) -> Vec<u8>); 15] = [
+/// The same with padding to whole words, behind a radiotap header that tells of it.
+fn radiotap(rest: &[u8]) -> Vec<u8> {
+    // A time, flags, and a second word of presence bits.
+    let mut out = vec![0, 0, 28, 0, 3, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0];
+    out.extend([1, 2, 3, 4, 5, 6, 7, 8, 0x20, 0, 0, 0]);
+    let mut frame = wifi(0x88, 1, 26, rest);
+    frame.splice(26..26, [0, 0]);
+    [out, frame].concat()
+}
+
+/// A frame around what comes from the IP header on.
+type Around = fn(&[u8]) -> Vec<u8>;
+
+const TUNNELS: [(&str, Around); 15] = [
     ("MPLS, two labels", |ip| ethernet(0x8847, &[&[0, 1, 0, 64, 0, 2, 1, 64], ip].concat())),
     ("MPLS behind a VLAN tag", |ip| ethernet(0x8100, &[&[0, 5, 0x88, 0x47, 0, 2, 1, 64], ip].concat())),
     ("a pseudowire", |ip| {
@@ -188,30 +201,19 @@ fn flows_in_tags_labels_and_tunnels_are_judged_as_outside() {
 fn ppp_and_80211_are_links_like_others() {
     let frames = Sender { rounds: 40, ..Sender::default() }.tcp();
     let bare = judge(pcap(&frames, false, true, 1));
-    let radiotap = |rest: &[u8]| {
-        // A time, flags that tell of padding, and a second word of presence bits.
-        let mut out = vec![0, 0, 28, 0, 3, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0];
-        out.extend([1, 2, 3, 4, 5, 6, 7, 8, 0x20, 0, 0, 0]);
-        [&out, rest].concat()
-    };
-    let padded = |ip: &[u8]| {
-        let mut frame = wifi(0x88, 1, 26, ip);
-        frame.splice(26..26, [0, 0]);
-        frame
-    };
-    let links: [(u16, &str, &dyn Fn(&[u8]) -> Vec<u8>); 12] = [
-        (9, "PPP", &|ip| [&[0, 0x21], ip].concat()),
-        (9, "PPP, one octet", &|ip| [&[0x21], ip].concat()),
-        (9, "PPP with address and control", &|ip| [&[0xff, 3, 0, 0x21], ip].concat()),
-        (50, "PPP in HDLC", &|ip| [&[0xff, 3, 0, 0x21], ip].concat()),
-        (50, "Cisco HDLC", &|ip| [&[0x0f, 0, 8, 0], ip].concat()),
-        (104, "Cisco HDLC", &|ip| [&[0x8f, 0, 8, 0], ip].concat()),
-        (51, "PPPoE", &|ip| [&[0x11, 0, 0, 1, 5, 0, 0, 0x21], ip].concat()),
-        (105, "802.11", &|ip| wifi(0x08, 1, 24, ip)),
-        (105, "802.11 between access points", &|ip| wifi(0x08, 3, 30, ip)),
-        (105, "802.11 with QoS", &|ip| wifi(0x88, 2, 26, ip)),
-        (105, "802.11 with QoS and HT control", &|ip| wifi(0x88, 0x82, 30, ip)),
-        (127, "radiotap", &|ip| radiotap(&padded(ip))),
+    let links: [(u16, &str, Around); 12] = [
+        (9, "PPP", |ip| [&[0, 0x21], ip].concat()),
+        (9, "PPP, one octet", |ip| [&[0x21], ip].concat()),
+        (9, "PPP with address and control", |ip| [&[0xff, 3, 0, 0x21], ip].concat()),
+        (50, "PPP in HDLC", |ip| [&[0xff, 3, 0, 0x21], ip].concat()),
+        (50, "Cisco HDLC", |ip| [&[0x0f, 0, 8, 0], ip].concat()),
+        (104, "Cisco HDLC", |ip| [&[0x8f, 0, 8, 0], ip].concat()),
+        (51, "PPPoE", |ip| [&[0x11, 0, 0, 1, 5, 0, 0, 0x21], ip].concat()),
+        (105, "802.11", |ip| wifi(0x08, 1, 24, ip)),
+        (105, "802.11 between access points", |ip| wifi(0x08, 3, 30, ip)),
+        (105, "802.11 with QoS", |ip| wifi(0x88, 2, 26, ip)),
+        (105, "802.11 with QoS and HT control", |ip| wifi(0x88, 0x82, 30, ip)),
+        (127, "radiotap", radiotap),
     ];
     for (link, name, around) in links {
         let report = judge(file_of(link, &frames, around));

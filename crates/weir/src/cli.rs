@@ -228,7 +228,7 @@ pub(crate) struct AssessArgs {
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
     /// Flows that are told apart; packets of more are counted and left out. Some 2 kB of memory each.
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pub(crate) flows: u32,
     /// Print JSON: one object with a list of flows, each with its assessments.
     #[arg(long)]
