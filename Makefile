@@ -6,6 +6,7 @@ CARGO ?= cargo
 WEIR := target/release/weir
 PREFIX ?= /usr/local
 UNITS ?= $(PREFIX)/lib/systemd/system
+RULES ?= $(PREFIX)/lib/udev/rules.d
 
 .PHONY: all build setup demo test test-vm lint install uninstall clean
 
@@ -40,10 +41,11 @@ install: build
 	mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(WEIR) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
 	mkdir -p $(DESTDIR)$(UNITS)
-	sed 's|@BINDIR@|$(PREFIX)/bin|' tools/systemd/weir@.service > $(DESTDIR)$(UNITS)/weir@.service
+	sed 's|@BINDIR@|$(PREFIX)/bin|g' tools/systemd/weir@.service > $(DESTDIR)$(UNITS)/weir@.service
+	install -D -m 644 tools/systemd/99-weir.rules $(DESTDIR)$(RULES)/99-weir.rules
 
 uninstall:
-	rm -f $(DESTDIR)$(UNITS)/weir@.service
+	rm -f $(DESTDIR)$(UNITS)/weir@.service $(DESTDIR)$(RULES)/99-weir.rules
 	rm -f $(DESTDIR)$(PREFIX)/bin/weir $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/weir.1 $(DESTDIR)$(PREFIX)/share/man/man1/weir-*.1
 
