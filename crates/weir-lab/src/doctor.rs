@@ -61,6 +61,10 @@ type Failure = (Status, String, Option<String>);
 fn check(world: &'static str, name: &'static str, found: Result<String, Failure>) -> Check {
     let (status, detail, fix) = match found {
         Ok(detail) => (Status::Ok, detail, None),
+        // Nothing is said of what was to be tried.
+        Err((status, detail, _)) if is_short_of_files(&detail) => {
+            (status, detail, self::fix("ulimit -n 65536"))
+        }
         Err(failure) => failure,
     };
     Check { world, name, status, detail, fix }
@@ -79,6 +83,11 @@ fn or_root(error: &io::Error, command: &str) -> Option<String> {
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
         || error.to_string().contains("Operation not permitted")
+}
+
+/// Whether descriptors are what is missing (EMFILE, ENFILE), in the words of the standard library.
+fn is_short_of_files(detail: &str) -> bool {
+    [libc::EMFILE, libc::ENFILE].iter().any(|number| detail.contains(&format!("(os error {number})")))
 }
 
 fn as_root() -> Option<String> {

@@ -26,7 +26,8 @@ pub use topology::{MAX_ADDRESSES, Topology, TopologySpec};
 pub enum HostError {
     /// The kernel refused the namespace.
     #[error(
-        "cannot create or enter network namespace '{name}': {source}; run as root (it takes CAP_SYS_ADMIN)"
+        "cannot create or enter network namespace '{name}': {source}{}",
+        to_enter(.source)
     )]
     Namespace {
         /// The namespace's readable name.
@@ -34,10 +35,10 @@ pub enum HostError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// `ip` or `tc` is missing.
-    #[error("cannot run '{program}': {source}; install iproute2")]
+    /// `ip` or `tc` cannot be started.
+    #[error("cannot run '{program}': {source}{}", weir_link::remedy::to_start(.source))]
     Program {
-        /// The program that was not found.
+        /// Which.
         program: String,
         /// Why it did not start.
         source: io::Error,
@@ -219,6 +220,15 @@ impl Namespace {
         let said = String::from_utf8_lossy(&output.stderr);
         let (line, message) = failed_line(&said, lines);
         Err(HostError::Line { namespace: self.name.clone(), program: program.to_owned(), line, message })
+    }
+}
+
+/// What mends a namespace that cannot be entered: rights, unless the kernel said something else.
+fn to_enter(error: &io::Error) -> &'static str {
+    match weir_link::remedy::to_start(error) {
+        "" => "; run as root (it takes CAP_SYS_ADMIN)",
+        remedy if error.kind() != io::ErrorKind::NotFound => remedy,
+        _ => "",
     }
 }
 

@@ -19,6 +19,7 @@ mod observer;
 pub mod offload;
 mod packet_socket;
 mod pipeline;
+pub mod remedy;
 mod report;
 mod run;
 mod schedule;

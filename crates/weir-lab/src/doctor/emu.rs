@@ -101,7 +101,16 @@ fn ebpf() -> Check {
 
 fn controllers() -> Check {
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let available = std::fs::read_to_string(path).unwrap_or_default();
+    let available = match std::fs::read_to_string(path) {
+        Ok(available) => available,
+        Err(error) => {
+            let detail = format!("{path}: {error}");
+            return check(
+                "TCP congestion controls",
+                Err((Status::Limited, detail, fix("modprobe tcp_cubic"))),
+            );
+        }
+    };
     let missing: Vec<_> = ["reno", "cubic", "bbr"]
         .into_iter()
         .filter(|name| !available.split_whitespace().any(|have| have == *name))

@@ -66,7 +66,7 @@ pub(super) enum Action {
 #[derive(Debug, Error)]
 pub enum StepError {
     /// `tc` or `ip` cannot be run.
-    #[error("cannot run '{program}': {source}; install iproute2")]
+    #[error("cannot run '{program}': {source}{}", crate::remedy::to_start(.source))]
     Program {
         /// Which.
         program: &'static str,

@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use serde_json::Value;
+use weir_link::remedy;
 
 use super::model::Discipline;
 
@@ -12,7 +13,7 @@ pub(crate) fn disciplines(device: &str) -> anyhow::Result<Option<Vec<Discipline>
     let output = Command::new("tc")
         .args(["-s", "-j", "qdisc", "show", "dev", device])
         .output()
-        .context("cannot run tc; install iproute2")?;
+        .map_err(|error| anyhow!("cannot run tc: {error}{}", remedy::to_start(&error)))?;
     if output.status.success() {
         return parse(&output.stdout).with_context(|| format!("tc -s -j qdisc show dev {device}")).map(Some);
     }
