@@ -5,7 +5,9 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
 
-use super::{Check, Failure, Status, as_root, bpf, fix, in_new_namespace, or_root, run};
+use super::{
+    Check, Failure, Status, as_root, bpf, fix, in_new_namespace, is_refusal, is_short_of_files, or_root, run,
+};
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 const BPFFS: &str = "/sys/fs/bpf";
@@ -29,7 +31,13 @@ const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 3
 const SYS_ADMIN: u32 = 21;
 
 fn capabilities() -> Check {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = match std::fs::read_to_string("/proc/self/status") {
+        Ok(status) => status,
+        Err(error) => {
+            let detail = format!("/proc/self/status: {error}");
+            return check("capabilities", Err((Status::Missing, detail, as_root())));
+        }
+    };
     let missing = missing_capabilities(&status);
     check(
         "capabilities",
@@ -137,15 +145,31 @@ const OTHERS: [(&str, &[&str], &str); 5] = [
 ];
 
 fn others() -> Check {
-    let made = in_new_namespace(|| {
-        let made = OTHERS.iter().map(|(kind, arguments, _)| {
-            let replace = ["qdisc", "replace", "dev", "lo", "root", "handle", "57e1:", kind];
-            run("tc", &[&replace[..], arguments].concat()).is_ok()
-        });
-        Ok(made.collect::<Vec<_>>())
-    });
-    let found = made.map_err(|error| (Status::Limited, error.to_string(), as_root()));
+    let found = made(&OTHERS.map(|(kind, arguments, _)| (kind, arguments)));
+    let install = "apt-get install -y iproute2";
+    let found = found.map_err(|error| (Status::Limited, error.to_string(), or_root(&error, install)));
     check("other queues", found.and_then(|made| told_apart(&made)))
+}
+
+/// Which of these kinds can be made, each where there is nothing else: the kernel takes a second kind under a handle for a
+/// change of the first, and refuses it.
+fn made(kinds: &[(&str, &[&str])]) -> io::Result<Vec<bool>> {
+    kinds.iter().map(|(kind, arguments)| in_new_namespace(|| tried(kind, arguments))).collect()
+}
+
+/// Whether a kind can be made in the calling thread's network namespace.
+///
+/// # Errors
+/// What says nothing of the kind: rights, descriptors or tc are missing.
+fn tried(kind: &str, arguments: &[&str]) -> io::Result<bool> {
+    let add = ["qdisc", "add", "dev", "lo", "root", "handle", "57e1:", kind];
+    let is_untold = |error: &io::Error| {
+        error.kind() == io::ErrorKind::NotFound || is_refusal(error) || is_short_of_files(&error.to_string())
+    };
+    match run("tc", &[&add[..], arguments].concat()) {
+        Err(error) if is_untold(&error) => Err(error),
+        made => Ok(made.is_ok()),
+    }
 }
 
 /// Which of [`OTHERS`] could be made, and what would bring the rest.
@@ -322,7 +346,7 @@ fn module_command(
 
 #[cfg(test)]
 mod tests {
-    use super::{missing_capabilities, module_command, names, told_apart};
+    use super::{made, missing_capabilities, module_command, names, told_apart};
 
     #[test]
     fn capabilities_are_read_from_the_effective_set() {
@@ -346,6 +370,19 @@ mod tests {
         assert_eq!(command(absent, "ID=ubuntu\n"), "apt-get install -y linux-modules-extra-6.8.0-1");
         assert!(command(absent, "ID=rocky\nID_LIKE=\"rhel centos fedora\"\n").starts_with("dnf install"));
         assert!(command("", "ID=ubuntu\n").contains("CONFIG_NET_SCH_CODEL"));
+    }
+
+    /// Kinds that every kernel of Weir's has, so that none may be missing for the one that was tried before it.
+    #[test]
+    fn each_kind_is_tried_by_itself() {
+        // SAFETY: takes nothing and cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            println!("skipped: network namespaces need root");
+            return;
+        }
+        let kinds: [(&str, &[&str]); 4] =
+            [("bfifo", &["limit", "30000"]), ("htb", &[]), ("no_such_kind", &[]), ("pfifo", &[])];
+        assert_eq!(made(&kinds).unwrap(), [true, true, false, true]);
     }
 
     #[test]
