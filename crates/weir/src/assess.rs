@@ -5,7 +5,7 @@
 mod input;
 
 use std::fmt::Write as _;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -14,34 +14,28 @@ use weir_law::capture::link_name;
 use weir_law::{Params, Verdict};
 
 use crate::cli::AssessArgs;
+use crate::talk;
 
 /// Assesses the capture and prints the result. The exit code is 0 for a whole capture, 1 for one that could be read only
 /// in part (its flows so far are printed) and 2 for a wrong `--preset` or `--set`.
 pub(crate) fn run(args: &AssessArgs) -> anyhow::Result<ExitCode> {
     let params = match parameters(&args.preset, &args.set) {
         Ok(params) => params,
-        Err(message) => {
-            eprintln!("weir: {message}");
-            return Ok(ExitCode::from(2));
-        }
+        Err(message) => return Ok(talk::wrong(&message)),
     };
     let path = args.capture.display();
     let input = input::open(&args.capture).with_context(|| format!("cannot open the capture {path}"))?;
     let report = assess(input, &Options::new(params, args.flows as usize));
     let nothing = report.error.is_some() && report.counters.packets == 0 && !args.json;
     if !nothing {
-        match print(&report, args.json) {
-            // The reader has seen enough (`weir assess ... | head`).
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-            other => other.context("cannot write to standard output")?,
-        }
+        talk::print_with(|out| print(&report, args.json, out))?;
     }
     match &report.error {
         None => Ok(ExitCode::SUCCESS),
         Some(error) => {
-            eprintln!("weir: {path}: {error}");
+            talk::say!("weir: {path}: {error}");
             if report.counters.packets > 0 {
-                eprintln!("the {} packets before that were assessed", report.counters.packets);
+                talk::say!("the {} packets before that were assessed", report.counters.packets);
             }
             Ok(ExitCode::from(1))
         }
@@ -49,15 +43,13 @@ pub(crate) fn run(args: &AssessArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints flow by flow, for there may be many.
-fn print(report: &Report, as_json: bool) -> io::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+fn print(report: &Report, as_json: bool, mut out: &mut dyn Write) -> io::Result<()> {
     if as_json {
         serde_json::to_writer_pretty(&mut out, report)?;
-        writeln!(out)?;
+        writeln!(out)
     } else {
-        table(report, &mut out)?;
+        table(report, &mut out)
     }
-    out.flush()
 }
 
 /// The preset with each `NAME=VALUE` over it. Values are TOML scalars; a bare word is a string.
@@ -65,7 +57,7 @@ fn parameters(preset: &str, set: &[String]) -> Result<Params, String> {
     let mut table = toml::Table::new();
     table.insert("preset".to_owned(), preset.into());
     let mut params: Params =
-        table.clone().try_into().map_err(|_| format!("unknown preset '{preset}': use paper or comsys"))?;
+        table.clone().try_into().map_err(|_| format!("unknown preset '{preset}': use paper, comsys or robust"))?;
     for assignment in set {
         let Some((name, value)) = assignment.split_once('=') else {
             return Err(format!(

@@ -24,7 +24,15 @@ use clap::Parser;
 use cli::{Cli, Command, FigureCommand, SuiteCommand};
 
 fn main() -> ExitCode {
-    let outcome = match &Cli::parse().command {
+    let outcome = match Cli::try_parse() {
+        Ok(asked) => run(&asked.command),
+        Err(said) => talk::answer(&said),
+    };
+    outcome.unwrap_or_else(|error| talk::failed(&error))
+}
+
+fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Run(args) => run::run(args),
         Command::Assess(args) => assess::run(args),
         Command::Up(args) => up::run(args),
@@ -42,6 +50,5 @@ fn main() -> ExitCode {
         Command::Vm(command) => vm::run(command),
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { dir } => generate::man(dir),
-    };
-    outcome.unwrap_or_else(|error| talk::failed(&error))
+    }
 }

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     for result in &results {
         for warning in &result.health.warnings {
             doubtful = true;
-            eprintln!("weir: warning: {}: {warning}", result.meta.scenario.name);
+            talk::say!("weir: warning: {}: {warning}", result.meta.scenario.name);
         }
     }
     Ok(if talk::is_stopped(&stop) {

@@ -42,25 +42,29 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     }
     let meta = &result.meta;
     if result.reused > 0 {
-        eprintln!("weir: {} of {} cells had their result from an earlier command", result.reused, meta.cells);
+        talk::say!(
+            "weir: {} of {} cells had their result from an earlier command",
+            result.reused,
+            meta.cells
+        );
     }
     if meta.doubtful_cells > 0 {
         let column = "column `warnings` of the table says why";
-        eprintln!("weir: warning: {} of {} cells are doubtful; {column}", meta.doubtful_cells, meta.cells);
+        talk::say!("weir: warning: {} of {} cells are doubtful; {column}", meta.doubtful_cells, meta.cells);
     }
     for failed in meta.failed_cells.iter().take(TOLD) {
-        eprintln!("weir: cell {} failed ({}): {}", failed.cell, failed.what, failed.error);
+        talk::say!("weir: cell {} failed ({}): {}", failed.cell, failed.what, failed.error);
     }
     if !meta.failed_cells.is_empty() {
         let (count, remedy) = (meta.failed_cells.len(), "--retry-failed runs them again");
-        eprintln!(
+        talk::say!(
             "weir: {count} of {} cells failed; column `error` of the table says why; {remedy}",
             meta.cells
         );
     }
     if meta.missing_cells > 0 {
         let remedy = "the same command goes on from here";
-        eprintln!("weir: {} of {} cells are missing; {remedy}", meta.missing_cells, meta.cells);
+        talk::say!("weir: {} of {} cells are missing; {remedy}", meta.missing_cells, meta.cells);
     }
     Ok(if talk::is_stopped(&stop) {
         ExitCode::from(talk::INTERRUPTED)

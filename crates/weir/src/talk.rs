@@ -1,14 +1,19 @@
 //! How the command speaks: data on standard output, talk on standard error, and a reader who has gone is no failure.
 
+mod output;
+mod plain;
+
 use std::io::{self, IsTerminal, Write};
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use plain::{plain, plain_json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weir_lab::batch::{BatchProgress, UNFINISHED};
 use weir_lab::vm::scenarios::{PROGRESS_LINES, progress_line};
 
@@ -17,23 +22,87 @@ pub(crate) const DOUBTFUL: u8 = 3;
 /// Ended by a signal, as shells number it for SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// The command line, or the file that it names as configuration, is wrong.
+pub(crate) const WRONG: u8 = 2;
+
+/// Says something on standard error, in the words of `format!`.
+macro_rules! say {
+    ($($words:tt)*) => {
+        $crate::talk::speak(&format!($($words)*))
+    };
+}
+pub(crate) use say;
+
+/// Says something on standard error. That nobody hears it is no failure: the exit code speaks, too.
+pub(crate) fn speak(text: &str) {
+    say_as_is(&plain(text));
+}
+
+/// Passes on what a program has said, which may speak to the terminal.
+pub(crate) fn say_as_is(text: &str) {
+    let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
+
 /// Prints data. A closed pipe (`weir ... | head`) ends the command quietly.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        written => Ok(written?),
-    }
+    print_as_is(&plain(text))
 }
 
 /// Prints a value as JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    print(&serde_json::to_string_pretty(value)?)
+    print_encoded(&serde_json::to_string_pretty(value)?)
+}
+
+/// Prints JSON that was made already.
+pub(crate) fn print_encoded(json: &str) -> anyhow::Result<()> {
+    print_as_is(&plain_json(json))
+}
+
+/// Prints what a program has printed, which may speak to the terminal.
+pub(crate) fn print_as_is(text: &str) -> anyhow::Result<()> {
+    written(output::write(format!("{text}\n").as_bytes()))
+}
+
+/// Prints data as they come, where they may be many. For what holds no names from outside.
+pub(crate) fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+    written(output::stream(write))
+}
+
+/// What becomes of the command after it has written, or could not.
+fn written(result: io::Result<()>) -> anyhow::Result<()> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        // A terminal that was closed: the command ends as it was told to.
+        Err(_) if STOP.get().is_some_and(|stop| is_stopped(stop)) => std::process::exit(INTERRUPTED.into()),
+        Err(error) => Err(anyhow::anyhow!("cannot write to standard output: {error}")),
+    }
+}
+
+/// Prints what the reader of the command line has to say: help that was asked for, or what is wrong.
+pub(crate) fn answer(said: &clap::Error) -> anyhow::Result<ExitCode> {
+    if !said.use_stderr() {
+        written(output::is_open().and_then(|()| said.print()).and_then(|()| io::stdout().flush()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let words = said.to_string();
+    match plain(&words) {
+        // In colours, on a terminal.
+        plain if plain == words => drop(said.print()),
+        plain => say_as_is(plain.trim_end()),
+    }
+    Ok(ExitCode::from(WRONG))
+}
+
+/// Says what is wrong with the command line.
+pub(crate) fn wrong(message: &impl std::fmt::Display) -> ExitCode {
+    say!("weir: {message}");
+    ExitCode::from(WRONG)
 }
 
 /// Says why the command failed.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("weir: {}", story(error));
+    say!("weir: {}", story(error));
     ExitCode::FAILURE
 }
 
@@ -46,17 +115,38 @@ fn story(error: &anyhow::Error) -> String {
     })
 }
 
-/// A flag that the first Ctrl-C (or SIGTERM) sets; the second ends the process at once.
+/// What [`stop_flag`] has handed out.
+static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// A flag that the first Ctrl-C, SIGTERM or SIGHUP sets; after it, Ctrl-C or SIGTERM ends the process at once. Another
+/// SIGHUP does not: a terminal that is closed sends one itself, and its shell another.
 pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), Arc::clone(&stop))?;
+    let stop = Arc::clone(STOP.get_or_init(Arc::default));
+    for signal in ending_signals() {
+        if signal != SIGHUP {
+            let code = i32::from(INTERRUPTED);
+            signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))?;
+        }
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
 }
 
-/// Whether Ctrl-C was pressed.
+/// The signals that end a command: SIGHUP only where whoever started it, such as nohup(1), has not had it ignored.
+pub(crate) fn ending_signals() -> impl Iterator<Item = libc::c_int> {
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
+}
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: changes nothing, and writes the action that is in force unless it fails.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Whether Ctrl-C was pressed, or another of these signals came.
 pub(crate) fn is_stopped(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }
@@ -80,7 +170,7 @@ impl Progress {
         let bar = if io::stderr().is_terminal() { ProgressBar::new(1000) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3}%  {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_prefix(name.to_owned());
+        bar.set_prefix(plain(name).into_owned());
         Self { bar, lines: std::env::var_os(PROGRESS_LINES).is_some() }
     }
 
@@ -88,11 +178,11 @@ impl Progress {
     pub(crate) fn show(&self, done: f64, left: Option<Duration>, note: &str) {
         let permille = (done.clamp(0.0, 1.0) * 1000.0) as u64;
         if self.lines && permille != self.bar.position() {
-            eprintln!("{}", progress_line(done, left));
+            speak(&progress_line(done, left));
         }
         self.bar.set_position(permille);
         let left = left.map(|left| format!("{} s left", left.as_secs())).unwrap_or_default();
-        self.bar.set_message(if note.is_empty() { left } else { format!("{left}  {note}") });
+        self.bar.set_message(if note.is_empty() { left } else { format!("{left}  {}", plain(note)) });
     }
 }
 
@@ -107,15 +197,15 @@ impl Progress {
 /// Tells what a reader must know of a batch whose files are in `out`, and how it ended.
 pub(crate) fn batch_end(out: &Path, continued: usize, warnings: &[String], stop: &AtomicBool) -> ExitCode {
     if continued > 0 {
-        eprintln!("weir: {continued} runs are those of an earlier command that was not finished");
+        say!("weir: {continued} runs are those of an earlier command that was not finished");
     }
     for warning in warnings {
-        eprintln!("weir: warning: {warning}");
+        say!("weir: warning: {warning}");
     }
     let list = out.join(UNFINISHED);
     if list.exists() {
         let what = "runs are missing; the same command makes those, or all again without";
-        eprintln!("weir: {what} {}", list.display());
+        say!("weir: {what} {}", list.display());
     }
     match (is_stopped(stop), warnings.is_empty()) {
         (true, _) => ExitCode::from(INTERRUPTED),

@@ -3,6 +3,7 @@
 
 mod columns;
 mod filter;
+mod hangup;
 mod keys;
 mod palette;
 mod render;
@@ -19,10 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-
 use crate::cli::TopArgs;
 use crate::show;
+use crate::talk;
 use sample::Sample;
 
 /// Looking more often would be a load of its own.
@@ -37,10 +37,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     };
     let device = match device {
         Ok(device) => device,
-        Err(message) => {
-            eprintln!("weir: {message}");
-            return Ok(ExitCode::from(2));
-        }
+        Err(message) => return Ok(talk::wrong(&message)),
     };
     if !args.json && !io::stdout().is_terminal() {
         anyhow::bail!("weir top needs a terminal; weir top --json prints JSON lines, weir show prints once");
@@ -61,14 +58,14 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
 struct Pace {
     interval: Duration,
     count: Option<u64>,
-    /// Set by SIGINT, SIGTERM and SIGHUP.
+    /// Set by the signals that end a command.
     stop: Arc<AtomicBool>,
 }
 
 /// A flag that signals set. Unlike elsewhere no second one ends the process: that would leave the terminal as it is.
 fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in talk::ending_signals() {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)

@@ -21,7 +21,7 @@ pub(crate) fn run(command: &VmCommand) -> anyhow::Result<ExitCode> {
     };
     match done {
         Err(error) if matches!(error.downcast_ref(), Some(VmError::Interrupted)) => {
-            eprintln!("weir: interrupted");
+            talk::say!("weir: interrupted");
             Ok(ExitCode::from(talk::INTERRUPTED))
         }
         done => done,
@@ -60,7 +60,7 @@ fn fetch(args: &VmFetchArgs) -> anyhow::Result<ExitCode> {
         let how = if before { "is there already" } else { "fetched" };
         talk::print(&format!("{series}  {how}  {}", kernel.about.release))?;
         if !before && kernel.about.signature.starts_with("not verified") {
-            eprintln!("weir: warning: {series}: the archive's signature was {}", kernel.about.signature);
+            talk::say!("weir: warning: {series}: the archive's signature was {}", kernel.about.signature);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -101,7 +101,7 @@ fn list(cache: &Cache, json: bool) -> anyhow::Result<ExitCode> {
         ))?;
     }
     if kernels.is_empty() {
-        eprintln!("weir: no kernel in {}; run 'weir vm fetch all'", cache.dir().display());
+        talk::say!("weir: no kernel in {}; run 'weir vm fetch all'", cache.dir().display());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -109,7 +109,7 @@ fn list(cache: &Cache, json: bool) -> anyhow::Result<ExitCode> {
 fn remove(kernels: &[String], cache: &Cache) -> anyhow::Result<ExitCode> {
     for series in kernels {
         let removed = cache.remove(series)?;
-        eprintln!("weir: {series} {}", if removed { "removed" } else { "was not there" });
+        talk::say!("weir: {series} {}", if removed { "removed" } else { "was not there" });
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -135,8 +135,8 @@ fn run_command(args: &VmRunArgs) -> anyhow::Result<ExitCode> {
     let stop = talk::stop_flag()?;
     let mut failed = None;
     let mut show = |stream: Stream, line: &str| match stream {
-        Stream::Out => failed = failed.take().or(talk::print(line).err()),
-        Stream::Err => eprintln!("{line}"),
+        Stream::Out => failed = failed.take().or(talk::print_as_is(line).err()),
+        Stream::Err => talk::say_as_is(line),
     };
     let finished = guest.run(&script, &mut show, &stop)?;
     if let Some(error) = failed {
@@ -145,7 +145,7 @@ fn run_command(args: &VmRunArgs) -> anyhow::Result<ExitCode> {
     match &args.out {
         Some(out) => finished.save(out)?,
         None if !finished.is_empty() => {
-            eprintln!("weir: the command left files in /results; --out DIR brings them here");
+            talk::say!("weir: the command left files in /results; --out DIR brings them here");
         }
         None => {}
     }

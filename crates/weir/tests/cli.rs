@@ -8,6 +8,8 @@
 mod ends;
 #[path = "cli/errors.rs"]
 mod errors;
+#[path = "cli/nowhere.rs"]
+mod nowhere;
 #[path = "cli/unprivileged.rs"]
 mod unprivileged;
 #[path = "cli/words.rs"]

@@ -4,8 +4,9 @@
 #![allow(clippy::disallowed_methods, reason = "the command is killed under way")]
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Sixteen cells of two flows; a random discipline, so that the seed shows.
@@ -139,31 +140,65 @@ fn a_sweep_that_is_killed_goes_on_where_it_was() {
     }
 }
 
-#[test]
-fn an_interrupt_keeps_what_has_ended_and_says_how_to_go_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = write(folder.path(), &SWEEP.replace("DURATION", "60s"));
-    let out = folder.path().join("out");
-    let running = weir(&["sweep", text(&path), "--out", text(&out), "--jobs", "1", "--json"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+/// Starts a sweep of long cells and waits until two of them have ended. `hangups` says whether it hears of SIGHUP: a
+/// command that `nohup` has started does not.
+fn under_way(path: &Path, out: &Path, hangups: bool) -> Child {
+    let arguments = ["sweep", text(path), "--out", text(out), "--jobs", "1", "--json"];
+    let mut command = weir(&arguments);
+    let action = if hangups { libc::SIG_DFL } else { libc::SIG_IGN };
+    // SAFETY: safe between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            libc::signal(libc::SIGHUP, action);
+            Ok(())
+        })
+    };
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
-    while cells(&out).len() < 2 {
+    while cells(out).len() < 2 {
         assert!(begun.elapsed() < Duration::from_secs(120), "no cell ends");
         std::thread::sleep(Duration::from_millis(2));
     }
+    running
+}
+
+fn signal(process: &Child, signal: libc::c_int) {
     // SAFETY: a signal to a process that this test has started and not waited for.
-    unsafe { libc::kill(running.id() as i32, libc::SIGINT) };
+    unsafe { libc::kill(process.id() as i32, signal) };
+}
+
+#[test]
+fn an_interrupt_keeps_what_has_ended_and_says_how_to_go_on() {
+    for number in [libc::SIGINT, libc::SIGHUP] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = write(folder.path(), &SWEEP.replace("DURATION", "60s"));
+        let out = folder.path().join("out");
+        let running = under_way(&path, &out, true);
+        signal(&running, number);
+        // The kernel sends one, and the shell another.
+        if number == libc::SIGHUP {
+            (0..3).for_each(|_| signal(&running, number));
+        }
+        let ended = running.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+        let kept = cells(&out).len();
+        assert!((2..CELLS).contains(&kept), "{kept}");
+        let meta: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+        assert_eq!(meta["missing_cells"], CELLS - kept);
+        assert!(stderr(&ended).contains("goes on from here"), "{}", stderr(&ended));
+        assert_eq!(fs::read_to_string(out.join("sweep.csv")).unwrap().lines().count(), 1 + 2 * kept);
+    }
+}
+
+#[test]
+fn a_sweep_that_is_to_outlive_its_terminal_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), &SWEEP.replace("DURATION", "5s"));
+    let out = folder.path().join("out");
+    let running = under_way(&path, &out, false);
+    signal(&running, libc::SIGHUP);
     let ended = running.wait_with_output().unwrap();
-    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
-    let kept = cells(&out).len();
-    assert!((2..CELLS).contains(&kept), "{kept}");
-    let meta: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
-    assert_eq!(meta["missing_cells"], CELLS - kept);
-    assert!(stderr(&ended).contains("goes on from here"), "{}", stderr(&ended));
-    assert_eq!(fs::read_to_string(out.join("sweep.csv")).unwrap().lines().count(), 1 + 2 * kept);
+    assert_eq!((ended.status.code(), cells(&out).len()), (Some(0), CELLS), "{ended:?}");
 }
 
 #[test]

@@ -127,7 +127,11 @@ fn every_name_of_an_interface_is_served() {
             let expected = format!("{verb}<--config><{config}><dev><{device}>");
             assert_eq!(called(folder.path(), key, instance), expected, "{instance}");
         }
-        assert_eq!(called(folder.path(), "ExecStop", instance), format!("<down><dev><{device}>"), "{instance}");
+        assert_eq!(
+            called(folder.path(), "ExecStop", instance),
+            format!("<down><dev><{device}>"),
+            "{instance}"
+        );
         let conditions = values("ConditionPathExists", instance);
         // One of them is enough where each begins with a bar.
         let alone = conditions.len() == 1;

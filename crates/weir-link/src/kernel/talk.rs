@@ -14,7 +14,8 @@ fn hear(level: PrintLevel, words: String) {
     HEARD.with_borrow_mut(|heard| match heard {
         Some(heard) => heard.push_str(&words),
         None if level == PrintLevel::Debug => {}
-        None => eprint!("{words}"),
+        // Nobody need hear it.
+        None => drop(std::io::Write::write_all(&mut std::io::stderr(), words.as_bytes())),
     });
 }
 

@@ -8,6 +8,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event;
 use signal_hook::consts::SIGTSTP;
 
+use super::hangup::Terminal;
 use super::palette::Palette;
 use super::sample::Sample;
 use super::view::{Action, View};
@@ -31,12 +32,25 @@ impl Drop for Screen {
     fn drop(&mut self) {
         // The hook has done it already, and what it has printed since would be written over.
         if !std::thread::panicking() {
-            ratatui::restore();
+            // A terminal that is closed takes nothing, and there is nobody to be told.
+            let _ = ratatui::try_restore();
         }
     }
 }
 
-pub(super) fn run(mut eye: Eye, first: Sample, pace: &Pace) -> anyhow::Result<ExitCode> {
+/// Watches until the user or a signal ends it, which is told apart by the exit code.
+pub(super) fn run(eye: Eye, first: Sample, pace: &Pace) -> anyhow::Result<ExitCode> {
+    let terminal = Terminal::open()?;
+    terminal.end_with_it()?;
+    match watch(eye, first, pace) {
+        // What failed then is drawing or reading keys.
+        Err(_) if terminal.is_closed() => Ok(ExitCode::from(talk::INTERRUPTED)),
+        Ok(()) if talk::is_stopped(&pace.stop) => Ok(ExitCode::from(talk::INTERRUPTED)),
+        ended => ended.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn watch(mut eye: Eye, first: Sample, pace: &Pace) -> anyhow::Result<()> {
     let palette = Palette::of_environment();
     let mut view = View::new();
     view.look(first);
@@ -70,7 +84,7 @@ pub(super) fn run(mut eye: Eye, first: Sample, pace: &Pace) -> anyhow::Result<Ex
             next = (next + pace.interval).max(now());
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// What the user asks for before the next look; nothing if it is time for that.

@@ -47,7 +47,7 @@ pub(super) fn run(mut eye: Eye, first: Sample, pace: &Pace) -> anyhow::Result<Ex
         let current = eye.look()?;
         tell_of_the_gone(&before, &current);
         for shown in &current.bottlenecks {
-            talk::print(&line(&current, shown, &before, now_unix_s())?)?;
+            talk::print_encoded(&line(&current, shown, &before, now_unix_s())?)?;
         }
         before = current;
         lines += 1;
@@ -58,7 +58,7 @@ pub(super) fn run(mut eye: Eye, first: Sample, pace: &Pace) -> anyhow::Result<Ex
 fn tell_of_the_gone(before: &Sample, current: &Sample) {
     for gone in &before.bottlenecks {
         if current.find(&gone.device, gone.direction).is_none() {
-            eprintln!("weir: the {} bottleneck on {} is gone", gone.direction.word(), gone.device);
+            talk::say!("weir: the {} bottleneck on {} is gone", gone.direction.word(), gone.device);
         }
     }
 }

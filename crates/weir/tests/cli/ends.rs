@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -84,12 +85,16 @@ impl Running {
     /// Starts a long run and waits until its flows have sent for a while.
     fn start(folder: &Path) -> Self {
         let path = write_scenario(folder, "long.toml", LONG);
-        let mut child = weir()
-            .args(["run", text(&path), "--out", text(&folder.join("out"))])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = weir();
+        command.args(["run", text(&path), "--out", text(&folder.join("out"))]);
+        // SAFETY: safe between fork and exec. Tests may run where hangups are ignored, as under nohup(1).
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGHUP, libc::SIG_DFL);
+                Ok(())
+            })
+        };
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         while journals(child.id()).len() < 4 {
             assert!(Instant::now() < deadline, "the run has not begun: {:?}", child.try_wait());
@@ -126,7 +131,7 @@ impl Running {
 #[test]
 fn an_interrupted_run_writes_what_it_has_and_leaves_nothing() {
     let Some(_turn) = root_and_turn() else { return };
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let folder = tempfile::tempdir().unwrap();
         let before = outside();
         let running = Running::start(folder.path());
