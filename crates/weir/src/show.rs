@@ -12,11 +12,21 @@ mod text;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
+
 use crate::cli::ShowArgs;
 use crate::talk;
-use model::Flow;
+use model::{Bottleneck, Flow, Lost};
 
 pub(crate) use text::QUEUES;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Shown<'a> {
+    Known(&'a Bottleneck),
+    Lost(&'a Lost),
+}
 
 /// What the words after `weir show` ask for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,41 +35,42 @@ struct Wanted {
     device: Option<String>,
 }
 
-/// Shows what there is. Nothing to show is no failure; a damaged bottleneck is.
+/// Shows what there is. Nothing to show is no failure; an interface that is not there and a damaged bottleneck are.
 pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<ExitCode> {
     let wanted = match wanted(&args.what) {
         Ok(wanted) => wanted,
-        Err(message) => {
-            eprintln!("weir: {message}");
-            return Ok(ExitCode::from(2));
-        }
+        Err(message) => return Ok(talk::wrong(&message)),
     };
     let device = wanted.device.as_deref();
     let shown = source::read(device)?;
-    if shown.is_empty() {
-        eprintln!("{}", text::nothing(device));
+    let lost = source::lost(device)?;
+    if shown.is_empty() && lost.is_empty() {
+        source::find(device)?;
+        talk::say!("{}", text::nothing(device));
     }
     if args.json && wanted.flows {
         let flows: Vec<&Flow> = shown.iter().flat_map(|bottleneck| &bottleneck.flows).collect();
         talk::print_json(&flows)?;
     } else if args.json {
-        talk::print_json(&shown)?;
-    } else if !shown.is_empty() {
-        talk::print(&if wanted.flows {
-            text::flows(&shown, args.statistics)
-        } else {
-            text::bottlenecks(&shown, args.statistics, now_unix_s())
-        })?;
+        talk::print_json(
+            &shown.iter().map(Shown::Known).chain(lost.iter().map(Shown::Lost)).collect::<Vec<_>>(),
+        )?;
+    } else if wanted.flows && !shown.is_empty() {
+        talk::print(&text::flows(&shown, args.statistics))?;
+    } else if !wanted.flows && !(shown.is_empty() && lost.is_empty()) {
+        talk::print(&text::bottlenecks(&shown, &lost, args.statistics, now_unix_s()))?;
     }
-    if text::any_fault(&shown) {
-        // The words have told it already.
-        let untold = shown.iter().filter(|_| args.json || wanted.flows);
-        for fault in untold.flat_map(|bottleneck| &bottleneck.faults) {
-            eprintln!("weir: {}; to mend it: {}", fault.what, fault.remedy);
+    if lost.is_empty() && !text::any_fault(&shown) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    // The words have told it already.
+    if args.json || wanted.flows {
+        let known = shown.iter().flat_map(|bottleneck| &bottleneck.faults);
+        for fault in known.chain(lost.iter().flat_map(|lost| &lost.faults)) {
+            talk::say!("weir: {fault}");
         }
-        return Ok(ExitCode::FAILURE);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::FAILURE)
 }
 
 /// Seconds since 1970.
@@ -74,9 +85,13 @@ fn wanted(words: &[String]) -> Result<Wanted, String> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let device = match word.as_str() {
-            "flows" | "flow" => {
+            "flows" => {
                 wanted.flows = true;
                 continue;
+            }
+            "flow" => {
+                let remedy = "did you mean 'flows'? An interface of that name is 'dev flow'";
+                return Err(format!("'flow' is not known; {remedy}"));
             }
             "dev" => words.next().ok_or("dev needs the name of an interface, as in: weir show dev eth0")?,
             _ => word,
@@ -114,11 +129,13 @@ mod tests {
         for text in ["eth0", "dev eth0"] {
             assert_eq!(read(text), Ok(Wanted { flows: false, device: eth0() }), "{text}");
         }
-        for text in ["flows dev eth0", "dev eth0 flows", "eth0 flow"] {
+        for text in ["flows dev eth0", "dev eth0 flows", "eth0 flows"] {
             assert_eq!(read(text), Ok(Wanted { flows: true, device: eth0() }), "{text}");
         }
         // An interface may have any name.
         assert_eq!(read("dev flows"), Ok(Wanted { flows: false, device: Some("flows".to_owned()) }));
+        assert_eq!(read("dev flow"), Ok(Wanted { flows: false, device: Some("flow".to_owned()) }));
+        assert!(read("flow").unwrap_err().contains("did you mean 'flows'?"));
         assert!(read("dev").unwrap_err().contains("dev needs"));
         assert!(read("eth0 eth1").unwrap_err().contains("'eth0' and 'eth1'"));
         assert!(device(&["flows".to_owned()]).is_err());

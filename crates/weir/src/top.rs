@@ -46,6 +46,10 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     // What is wrong at the start is told where it stays: before the screen is taken.
     let first = eye.look()?;
     if first.bottlenecks.is_empty() {
+        show::source::find(eye.device.as_deref())?;
+        if let Some(lost) = show::source::lost(eye.device.as_deref())?.first() {
+            anyhow::bail!("{}", lost.faults[0]);
+        }
         let on = eye.device.as_deref().map(|device| format!(" on {device}")).unwrap_or_default();
         let make = eye.device.as_deref().unwrap_or("DEVICE");
         anyhow::bail!("there is no bottleneck{on} to watch; make one: weir up dev {make} rate RATE");

@@ -8,6 +8,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Output};
 use std::thread;
 
@@ -134,12 +135,12 @@ fn wrong_words_are_told() {
 #[test]
 fn nothing_to_show_is_no_failure() {
     let Some(net) = Net::new("none") else { return };
-    for (words, told) in [("show", "weir up dev DEVICE"), ("show dev eth7", "weir up dev eth7")] {
+    for (words, told) in [("show", "weir up dev DEVICE"), ("show dev wshow0", "weir up dev wshow0")] {
         let (code, out, err) = net.weir(words);
         assert_eq!((code, out.as_str()), (Some(0), ""), "{err}");
         assert!(err.contains(told), "{err}");
     }
-    for words in ["show --json", "show flows --json", "show -s -j dev eth7"] {
+    for words in ["show --json", "show flows --json", "show -s -j dev wshow0"] {
         let (code, out, _) = net.weir(words);
         assert_eq!((code, out.as_str()), (Some(0), "[]\n"), "{words}");
     }
@@ -228,4 +229,75 @@ fn a_bottleneck_that_others_have_replaced_is_shown_so() {
     assert!(fault["what"].as_str().unwrap().contains("pfifo"), "{fault}");
     assert!(fault["remedy"].as_str().unwrap().starts_with("weir "), "{fault}");
     assert!(err.contains("to mend it: weir "), "{err}");
+}
+
+/// A reload changes what is up; it has been up all the time.
+#[test]
+fn a_bottleneck_is_up_since_weir_up() {
+    let Some(net) = Net::new("since") else { return };
+    let (code, _, err) = net.weir(&format!("up dev {DEVICE} rate 50mbit queues bfifo/bfifo flows 64"));
+    assert_eq!(code, Some(0), "{err}");
+    let since = || {
+        let shown = json(&net.weir("show --json").1);
+        assert_eq!(shown[0]["state"], "up", "{shown}");
+        shown[0]["since_unix_s"].as_u64().unwrap()
+    };
+    let first = since();
+    // Another second must have begun, or nothing could be told apart.
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    while now() <= first + 1 {
+        thread::sleep(std::time::Duration::from_millis(50));
+    }
+    for words in ["reload dev wshow0 rate 40mbit", "up dev wshow0 rate 30mbit queues bfifo/bfifo flows 64"] {
+        let (code, _, err) = net.weir(words);
+        assert_eq!(code, Some(0), "{err}");
+        assert_eq!(since(), first, "{words}");
+    }
+    // Taken down and set up again it is another one.
+    net.weir(&format!("down dev {DEVICE}"));
+    net.weir(&format!("up dev {DEVICE} rate 50mbit queues bfifo/bfifo flows 64"));
+    assert!(since() > first);
+}
+
+#[test]
+fn what_has_lost_its_journal_is_shown_with_what_mends_it() {
+    let Some(net) = Net::new("lost") else { return };
+    let up = format!("up dev {DEVICE} rate 50mbit queues bfifo/bfifo flows 64 direction both");
+    assert_eq!(net.weir(&up).0, Some(0));
+    let inode = within(&net.near, || std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino());
+    let journals = std::fs::read_dir("/run/weir").unwrap().map(|entry| entry.unwrap().path());
+    let own = format!("crq-{inode}-");
+    let own = journals.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(&own));
+    let own: Vec<_> = own.collect();
+    assert_eq!(own.len(), 1, "{own:?}");
+    std::fs::remove_file(&own[0]).unwrap();
+
+    let (code, out, err) = net.weir("show --json");
+    assert_eq!(code, Some(1), "{err}");
+    let shown = json(&out);
+    let sides: Vec<_> =
+        shown.as_array().unwrap().iter().map(|one| (&one["device"], &one["direction"])).collect();
+    let device = Value::from(DEVICE);
+    assert_eq!(sides, [(&device, &"egress".into()), (&device, &"ingress".into())], "{out}");
+    for one in shown.as_array().unwrap() {
+        assert_eq!(one["state"], "lost", "{out}");
+        assert!(one["faults"][0]["what"].as_str().unwrap().contains("journal"), "{out}");
+        assert_eq!(one["faults"][0]["remedy"], format!("weir down dev {DEVICE}"), "{out}");
+    }
+    assert!(err.contains("journal") && err.contains(&format!("to mend it: weir down dev {DEVICE}")), "{err}");
+    for words in ["show".to_owned(), format!("show dev {DEVICE}")] {
+        let (code, out, err) = net.weir(&words);
+        assert_eq!(code, Some(1), "{err}");
+        assert!(out.contains(&format!("{DEVICE} egress: lost")), "{out}");
+        assert!(out.contains("journal") && out.contains(&format!("mend: weir down dev {DEVICE}")), "{out}");
+        assert!(!err.contains("no bottleneck"), "{err}");
+    }
+    let (code, _, err) = net.weir(&format!("top --json --count 1 dev {DEVICE}"));
+    assert!(code == Some(1) && err.contains("journal"), "{err}");
+    // The remedy helps, and what is somebody else's is not taken for Weir's.
+    assert_eq!(net.weir(&format!("down dev {DEVICE}")).0, Some(0));
+    let (code, out, err) = net.weir("show --json");
+    assert_eq!((code, out.as_str()), (Some(0), "[]\n"), "{err}");
+    net.tc(&format!("qdisc replace dev {DEVICE} root handle 1: htb default 2"));
+    assert_eq!(net.weir("show --json").1, "[]\n");
 }

@@ -89,6 +89,9 @@ pub(super) struct Journal {
     pub(super) phase: Phase,
     /// When that began, in seconds since 1970.
     pub(super) since: u64,
+    /// When `up` first came to its end, in seconds since 1970, whatever was changed in place meanwhile.
+    #[serde(default)]
+    pub(super) up_since: Option<u64>,
     pub(super) before: Before,
     /// The last setup that was complete.
     #[serde(deserialize_with = "if_known")]
@@ -114,6 +117,7 @@ impl Journal {
             namespace,
             phase: Phase::Changing,
             since: 0,
+            up_since: None,
             before,
             setup: None,
             target: None,
@@ -127,7 +131,13 @@ impl Journal {
 
     /// Writes it, as of a phase that begins now.
     pub(super) fn write_now(&self) -> Result<(), JournalError> {
-        Self { since: now(), ..self.clone() }.write()
+        let since = now();
+        let up_since = match self.phase {
+            Phase::Up => self.up_since.or(Some(since)),
+            Phase::Changing => self.up_since,
+            Phase::Leaving => None,
+        };
+        Self { since, up_since, ..self.clone() }.write()
     }
 
     /// Writes it whole or not at all.
@@ -189,7 +199,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-fn path(namespace: NamespaceId, index: u32) -> PathBuf {
+pub(super) fn path(namespace: NamespaceId, index: u32) -> PathBuf {
     Path::new(JOURNAL).join(format!("crq-{}-{index}.json", namespace.inode))
 }
 

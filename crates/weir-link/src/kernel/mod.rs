@@ -44,7 +44,7 @@ pub use plan::ifb_name;
 pub use program::{ProgramCost, Programs, Role};
 pub use qdisc::Qdisc;
 pub use setup::{DEFAULT_FLOWS, DEFAULT_RTT, Direction, Directions, LinkSplit, Setup, SetupError, Share};
-pub use show::{AttachedProgram, Fault, Instance, instances};
+pub use show::{AttachedProgram, Fault, Instance, Lost, find, instances, lost};
 pub use snapshot::Snapshot;
 pub use step::{BPFFS, Step, StepError};
 pub use sys::identify;

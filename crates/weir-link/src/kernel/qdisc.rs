@@ -120,6 +120,13 @@ impl Qdiscs {
         Ok(Self(all.filter(|(of, _)| *of == index).map(|(_, qdisc)| qdisc).collect()))
     }
 
+    /// The root qdiscs of all interfaces of the calling thread's namespace, by interface.
+    pub(super) fn roots() -> io::Result<Vec<(u32, Qdisc)>> {
+        let answers = Netlink::open()?.ask(RTM_GETQDISC, NLM_F_DUMP, &tcmsg(0, 0, 0))?;
+        let all = answers.iter().filter_map(|message| Qdisc::parse(message));
+        Ok(all.filter(|(_, qdisc)| qdisc.parent == ROOT).collect())
+    }
+
     /// The one that everything sent goes through.
     pub(super) fn root(&self) -> Option<&Qdisc> {
         self.0.iter().find(|qdisc| qdisc.parent == ROOT)

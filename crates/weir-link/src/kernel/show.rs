@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::attach::Hook;
 use super::hooks::{Hooks, Part};
-use super::journal::{Journal, NamespaceId, Phase, pins};
+use super::journal::{self, Journal, NamespaceId, Phase, pins};
 use super::plan::{Seen, ifb_name};
 use super::qdisc::{self, Qdiscs};
 use super::setup::{Direction, Setup};
@@ -30,7 +30,8 @@ pub struct Instance {
     pub queue_index: Option<u32>,
     /// Whether `up` and `down` came to their ends.
     pub phase: Phase,
-    /// When the phase began, in seconds since 1970.
+    /// When `up` came to its end, in seconds since 1970, whatever was changed in place since; where a command did not come
+    /// to its end, when that began.
     pub since: u64,
     /// What was set up; where `up` did not come to its end, what it was on the way to.
     pub setup: Setup,
@@ -79,6 +80,71 @@ pub fn instances() -> Result<Vec<Instance>, UpError> {
     Ok(instances)
 }
 
+/// A shaped direction of an interface that no journal tells of: what looks like Weir's by its handle and kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The interface, or the IFB device where the interface that it belonged to is gone.
+    pub device: String,
+    /// Its index.
+    pub index: u32,
+    /// Which way.
+    pub direction: Direction,
+    /// The device whose qdiscs are the queues.
+    pub queue_device: String,
+    /// What is wrong, and what mends it.
+    pub fault: Fault,
+}
+
+/// All such trees of the calling thread's network namespace, by interface and direction.
+///
+/// # Errors
+/// When the kernel cannot be asked.
+pub fn lost() -> Result<Vec<Lost>, UpError> {
+    let unread = |source| UpError::Unread { source };
+    let namespace = NamespaceId::current().map_err(unread)?;
+    let links = qdisc::links().map_err(unread)?;
+    let roots = Qdiscs::roots().map_err(unread)?;
+    let mut lost = Vec::new();
+    for link in &links {
+        if !roots.iter().any(|(index, root)| *index == link.index && tree::is_ours(Some(root))) {
+            continue;
+        }
+        // The name of an IFB device says for which interface it is.
+        let owner = links.iter().find(|owner| link.kind == "ifb" && ifb_name(owner.index) == link.name);
+        let index = owner.unwrap_or(link).index;
+        let why = match Journal::read(namespace, index) {
+            Ok(Some(_)) => continue,
+            Ok(None) => None,
+            Err(unreadable) => Some(unreadable),
+        };
+        let direction = if link.kind == "ifb" { Direction::Ingress } else { Direction::Egress };
+        let device = &owner.unwrap_or(link).name;
+        let down = match owner {
+            None if link.kind == "ifb" => format!("ip link del {device}"),
+            _ => format!("weir down dev {device}"),
+        };
+        let looks = format!("the HTB of {} looks like Weir's", link.name);
+        let fault = match why {
+            None => Fault { what: format!("{looks}, but its journal in /run/weir is gone"), remedy: down },
+            Some(why) => Fault {
+                what: format!("{looks}, but {why}"),
+                remedy: format!("rm {} && {down}", journal::path(namespace, index).display()),
+            },
+        };
+        lost.push(Lost { device: device.clone(), index, direction, queue_device: link.name.clone(), fault });
+    }
+    lost.sort_by_key(|one| (one.index, one.direction));
+    Ok(lost)
+}
+
+/// Makes sure that the calling thread's network namespace has an interface of this name.
+///
+/// # Errors
+/// [`UpError::NoDevice`] with the names of all there are.
+pub fn find(device: &str) -> Result<(), UpError> {
+    Seen::of_device(device).map(drop)
+}
+
 fn instance(seen: &Seen, journal: &Journal, setup: &Setup, direction: Direction) -> Instance {
     let device = seen.link.as_ref().map_or(&journal.device, |link| &link.name).clone();
     let (queue_device, queue, qdiscs) = match direction {
@@ -91,7 +157,10 @@ fn instance(seen: &Seen, journal: &Journal, setup: &Setup, direction: Direction)
         direction,
         queue_index: queue.as_ref().map(|link| link.index),
         phase: journal.phase,
-        since: journal.since,
+        since: match journal.phase {
+            Phase::Up => journal.up_since.unwrap_or(journal.since),
+            Phase::Changing | Phase::Leaving => journal.since,
+        },
         setup: setup.clone(),
         pins: pins(journal.namespace.inode, journal.index, direction),
         programs: programs(&seen.hooks(direction), setup),

@@ -1,5 +1,7 @@
 //! What `weir show` and `weir top` know of a bottleneck: plain values, as JSON has them. `docs/show.md` lists every field.
 
+use std::fmt;
+
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -67,6 +69,28 @@ impl State {
 pub(crate) struct Fault {
     pub(crate) what: String,
     pub(crate) remedy: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; to mend it: {}", self.what, self.remedy)
+    }
+}
+
+/// What looks like a bottleneck of Weir's, but has no journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Lost {
+    pub(crate) device: String,
+    pub(crate) ifindex: u32,
+    pub(crate) direction: Direction,
+    pub(crate) queue_device: String,
+    /// [`Lost::STATE`].
+    pub(crate) state: &'static str,
+    pub(crate) faults: [Fault; 1],
+}
+
+impl Lost {
+    pub(crate) const STATE: &'static str = "lost";
 }
 
 /// An eBPF program of a bottleneck.

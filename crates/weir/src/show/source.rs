@@ -11,8 +11,8 @@ use weir_law::{Class, MainSignal, SignalPair, Votes};
 use weir_link::kernel::{self, Instance, KernelError, Phase, Snapshot};
 
 use super::model::{
-    Bottleneck, Counters, Direction, Discipline, Fault, Flow, FlowTable, Program, Queue, QueueName, State,
-    Verdict, VoteCount,
+    Bottleneck, Counters, Direction, Discipline, Fault, Flow, FlowTable, Lost, Program, Queue, QueueName,
+    State, Verdict, VoteCount,
 };
 use super::tc;
 
@@ -21,6 +21,26 @@ pub(crate) fn read(device: Option<&str>) -> anyhow::Result<Vec<Bottleneck>> {
     let instances = kernel::instances()?;
     let wanted = |instance: &&Instance| device.is_none_or(|device| instance.device == device);
     instances.iter().filter(wanted).map(bottleneck).collect()
+}
+
+/// What looks like Weir's in the calling thread's network namespace, or on one interface, and has no journal.
+pub(crate) fn lost(device: Option<&str>) -> anyhow::Result<Vec<Lost>> {
+    let all = kernel::lost()?.into_iter();
+    let wanted = all.filter(|lost| device.is_none_or(|device| lost.device == device));
+    let shown = wanted.map(|lost| Lost {
+        device: lost.device,
+        ifindex: lost.index,
+        direction: direction(lost.direction),
+        queue_device: lost.queue_device,
+        state: Lost::STATE,
+        faults: [Fault { what: lost.fault.what, remedy: lost.fault.remedy }],
+    });
+    Ok(shown.collect())
+}
+
+/// Makes sure that the interface that was named is there.
+pub(crate) fn find(device: Option<&str>) -> anyhow::Result<()> {
+    Ok(device.map_or(Ok(()), kernel::find)?)
 }
 
 fn bottleneck(instance: &Instance) -> anyhow::Result<Bottleneck> {

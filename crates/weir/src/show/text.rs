@@ -2,14 +2,24 @@
 
 use std::fmt::Write as _;
 
-use super::model::{Bottleneck, Flow, Queue, QueueName, State, VoteCount};
+use super::model::{Bottleneck, Fault, Flow, Lost, Queue, QueueName, State, VoteCount};
 use super::numbers::{bytes, rate, short, span, three};
 
 /// A block per bottleneck; with `statistics` what the kernel and the programs have counted.
-pub(crate) fn bottlenecks(shown: &[Bottleneck], statistics: bool, now_unix_s: f64) -> String {
-    let blocks: Vec<String> =
-        shown.iter().map(|bottleneck| block(bottleneck, statistics, now_unix_s)).collect();
+pub(crate) fn bottlenecks(shown: &[Bottleneck], lost: &[Lost], statistics: bool, now_unix_s: f64) -> String {
+    let known = shown.iter().map(|bottleneck| block(bottleneck, statistics, now_unix_s));
+    let blocks: Vec<String> = known.chain(lost.iter().map(lost_block)).collect();
     blocks.join("\n").trim_end().to_owned()
+}
+
+fn lost_block(lost: &Lost) -> String {
+    let mut out = format!("{} {}: {}\n", lost.device, lost.direction.word(), lost.state);
+    lost.faults.iter().for_each(|fault| self::fault(&mut out, fault));
+    out
+}
+
+fn fault(out: &mut String, fault: &Fault) {
+    let _ = writeln!(out, "    FAULT {}\n          mend: {}", fault.what, fault.remedy);
 }
 
 fn block(shown: &Bottleneck, statistics: bool, now_unix_s: f64) -> String {
@@ -20,9 +30,7 @@ fn block(shown: &Bottleneck, statistics: bool, now_unix_s: f64) -> String {
     }
     let _ = write!(out, " rate {}", rate(shown.rate_bits_per_second as f64));
     let _ = writeln!(out, " share {} split {} law {}", shown.share, shown.split, law(shown));
-    for fault in &shown.faults {
-        let _ = writeln!(out, "    FAULT {}\n          mend: {}", fault.what, fault.remedy);
-    }
+    shown.faults.iter().for_each(|fault| self::fault(&mut out, fault));
     if shown.queue_device != shown.device {
         let _ = writeln!(out, "    queued on {}", shown.queue_device);
     }
@@ -245,7 +253,7 @@ mod tests {
     #[test]
     fn a_block_has_settings_and_flows() {
         assert_eq!(
-            bottlenecks(&[bottleneck()], false, NOW),
+            bottlenecks(&[bottleneck()], &[], false, NOW),
             "\
 eth0 egress: up for 3h12m rate 20mbit share 50/50 split hard law paper by loss
     programs forward at the egress of eth0: tcx, reverse at the ingress of eth0: tcx
@@ -258,7 +266,7 @@ eth0 egress: up for 3h12m rate 20mbit share 50/50 split hard law paper by loss
 
     #[test]
     fn statistics_are_the_kernels_and_the_programs() {
-        let shown = bottlenecks(&[bottleneck()], true, NOW);
+        let shown = bottlenecks(&[bottleneck()], &[], true, NOW);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[4], "      sent 23625000 bytes 15750 pkt (dropped 12, overlimits 0, requeues 0)");
         assert_eq!(lines[5], "      backlog 29.6kb 20p");
@@ -282,7 +290,7 @@ eth0 egress: up for 3h12m rate 20mbit share 50/50 split hard law paper by loss
         }];
         broken.queues[1].discipline = None;
         broken.programs[0].hook = None;
-        let shown = bottlenecks(&[broken.clone()], true, NOW);
+        let shown = bottlenecks(&[broken.clone()], &[], true, NOW);
         assert!(shown.starts_with("eth0 egress: damaged for 3h12m rate"), "{shown}");
         assert!(shown.contains("FAULT the pins are gone\n          mend: weir down eth0 &&"), "{shown}");
         assert!(shown.contains("forward at the egress of eth0: NOT ATTACHED,"), "{shown}");
