@@ -16,10 +16,10 @@ pub(crate) fn run(args: &DownArgs) -> anyhow::Result<ExitCode> {
         (["dev", device] | [device], None) => Some(*device),
         ([], Some(device)) => Some(device),
         ([], None) => None,
-        _ => return Ok(wrong("give one interface, as in weir down dev eth0")),
+        _ => return Ok(talk::wrong(&"give one interface, as in weir down dev eth0")),
     };
     if device.is_some() == args.all {
-        return Ok(wrong("give an interface, as in weir down dev eth0, or --all"));
+        return Ok(talk::wrong(&"give an interface, as in weir down dev eth0, or --all"));
     }
     let mut go_on = |_: &_| ControlFlow::Continue(());
     let done = match (args.output.dry_run, device) {
@@ -33,11 +33,6 @@ pub(crate) fn run(args: &DownArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn wrong(message: &str) -> ExitCode {
-    eprintln!("weir: {message}");
-    ExitCode::from(2)
-}
-
 fn tell_all(args: &DownArgs, device: Option<&str>, done: &Down) -> anyhow::Result<ExitCode> {
     let names = match device {
         Some(device) => device.to_owned(),
@@ -49,9 +44,9 @@ fn tell_all(args: &DownArgs, device: Option<&str>, done: &Down) -> anyhow::Resul
         print_lines(&done.steps)?;
     } else if done.steps.is_empty() {
         let of = device.map(|device| format!("{device}: ")).unwrap_or_default();
-        eprintln!("{of}nothing to take off");
+        talk::say!("{of}nothing to take off");
     } else {
-        eprintln!("{names}: as before weir up");
+        talk::say!("{names}: as before weir up");
     }
     Ok(ExitCode::SUCCESS)
 }

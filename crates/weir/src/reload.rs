@@ -3,20 +3,20 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use weir_link::kernel::{self, Setup};
+use weir_link::kernel;
 
 use crate::cli::ReloadArgs;
-use crate::up::{bring, failed, keys, wrong_words};
+use crate::talk;
+use crate::up::{bring, failed, keys, setup};
 
 /// Changes what is up.
 pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
     let said = match keys(&args.setup)? {
         Ok(keys) => keys,
-        Err(error) => return Ok(wrong_words(&error)),
+        Err(wrong) => return Ok(talk::wrong(&wrong)),
     };
     let Some(device) = said.dev.clone() else {
-        eprintln!("weir: no device is given; add 'dev eth0'");
-        return Ok(ExitCode::from(2));
+        return Ok(talk::wrong(&"no device is given; add 'dev eth0'"));
     };
     let standing = match kernel::standing(&device) {
         Ok(standing) => standing,
@@ -27,8 +27,8 @@ pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
     };
     // A file is all that is wanted; words alone change what is there.
     let keys = if args.setup.config.is_some() { said } else { said.over(standing.keys) };
-    match Setup::from_keys(keys) {
+    match setup(keys) {
         Ok(setup) => bring(&setup, args.output),
-        Err(error) => Ok(wrong_words(&error)),
+        Err(wrong) => Ok(talk::wrong(&wrong)),
     }
 }

@@ -4,20 +4,19 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use serde::Serialize;
-use weir_link::kernel::{self, Keys, Setup, SetupError, Step, UpError};
+use weir_link::kernel::{self, Keys, Setup, Step, UpError};
 
 use crate::cli::{SetupArgs, StepOutput, UpArgs};
 use crate::talk;
 
 /// Sets up, or says what it would do.
 pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
-    let setup = match keys(&args.setup)?.and_then(Setup::from_keys) {
-        Ok(setup) => setup,
-        Err(error) => return Ok(wrong_words(&error)),
-    };
-    bring(&setup, args.output)
+    match keys(&args.setup)?.and_then(setup) {
+        Ok(setup) => bring(&setup, args.output),
+        Err(wrong) => Ok(talk::wrong(&wrong)),
+    }
 }
 
 /// Goes to `setup` and tells of it.
@@ -36,7 +35,7 @@ pub(crate) fn bring(setup: &Setup, output: StepOutput) -> anyhow::Result<ExitCod
         Err(error) => return Ok(failed(&error)),
     };
     for warning in &done.warnings {
-        eprintln!("weir: warning: {warning}");
+        talk::say!("weir: warning: {warning}");
     }
     if output.json {
         talk::print_json(&Told {
@@ -47,35 +46,37 @@ pub(crate) fn bring(setup: &Setup, output: StepOutput) -> anyhow::Result<ExitCod
     } else if output.dry_run {
         print_lines(&done.steps)?;
     } else if done.steps.is_empty() {
-        eprintln!("{}: nothing to change", setup.device);
+        talk::say!("{}: nothing to change", setup.device);
     } else {
-        eprintln!("{}: {}; `weir down dev {}` takes it off", setup.device, describe(setup), setup.device);
+        talk::say!("{}: {}; `weir down dev {}` takes it off", setup.device, describe(setup), setup.device);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was wrong with words or their values.
-pub(crate) fn wrong_words(error: &SetupError) -> ExitCode {
-    eprintln!("weir: {error}");
-    ExitCode::from(2)
-}
-
-/// What was wrong with the machine; being interrupted has a code of its own.
+/// What was wrong with the machine; wrong words and being interrupted have codes of their own.
 pub(crate) fn failed(error: &UpError) -> ExitCode {
-    eprintln!("weir: {error}");
-    match error.is_interruption() {
-        true => ExitCode::from(talk::INTERRUPTED),
-        false => ExitCode::FAILURE,
+    talk::say!("weir: {error}");
+    match error {
+        _ if error.is_interruption() => ExitCode::from(talk::INTERRUPTED),
+        UpError::Setup(_) => ExitCode::from(talk::WRONG),
+        _ => ExitCode::FAILURE,
     }
 }
 
-/// What words and flags say, and where they say nothing, the file. The file's errors are the outer ones.
-pub(crate) fn keys(args: &SetupArgs) -> anyhow::Result<Result<Keys, SetupError>> {
+/// What words and flags say, and where they say nothing, the file; the inner error is what is wrong with either. The outer
+/// one is a file that cannot be read.
+pub(crate) fn keys(args: &SetupArgs) -> anyhow::Result<Result<Keys, String>> {
     let below = match &args.config {
         Some(path) => read(path)?,
-        None => Keys::default(),
+        None => Ok(Keys::default()),
     };
-    Ok(kernel::parse_words(&words(args)).map(|keys| keys.over(below)))
+    let above = kernel::parse_words(&words(args)).map_err(|error| error.to_string());
+    Ok(below.and_then(|below| Ok(above?.over(below))))
+}
+
+/// All that is wanted, or what is wrong with it.
+pub(crate) fn setup(keys: Keys) -> Result<Setup, String> {
+    Setup::from_keys(keys).map_err(|error| error.to_string())
 }
 
 /// The words, then the flags as words.
@@ -104,12 +105,12 @@ fn words(args: &SetupArgs) -> Vec<String> {
     words
 }
 
-fn read(path: &Path) -> anyhow::Result<Keys> {
+fn read(path: &Path) -> anyhow::Result<Result<Keys, String>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    toml::from_str(&text).map_err(|error| {
+    Ok(toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
-        anyhow!("{}, line {line}: {}", path.display(), with_nearest(error.message().trim_end()))
-    })
+        format!("{}, line {line}: {}", path.display(), with_nearest(error.message().trim_end()))
+    }))
 }
 
 /// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".

@@ -127,6 +127,87 @@ fn a_file_says_what_the_words_do_not() {
     }
 }
 
+/// One exit code for whatever is wrong with what the file says, as for the words.
+#[test]
+fn a_mistake_in_the_file_ends_as_one_in_the_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lo.toml");
+    let good = "rate = \"50mbit\"\n";
+    for (text, says) in [
+        ("rate = \n", "lo.toml, line 1: "),
+        ("rate = \"50mbit\n", "lo.toml, line 1: "),
+        ("rat = \"50mbit\"\n", "did you mean 'rate'?"),
+        ("rate = 50\n", "rate: 50bit is not from"),
+        ("rate = [50]\n", "lo.toml, line 1: "),
+        ("rate = \"50mbits\"\n", "50mbits"),
+        ("rate = \"1kbit\"\n", "rate: 1kbit is not from"),
+        ("flows = 3\nrate = \"50mbit\"\n", "flows: 3 is not from"),
+        ("", "no rate is given"),
+        ("rate = \"50mbit\"\ningress_rate = \"50mbit\"\n", "ingress_rate: "),
+        ("rate = \"50mbit\"\n[law]\npreset = \"papers\"\n", "papers"),
+        ("rate = \"50mbit\"\n[law]\nspin_debounce = 99\n", "1 to 16"),
+        ("rate = \"50mbit\"\nqueues = \"bfifo:limit=100b/codel\"\n", "limit: 100b"),
+        ("rate = \"50mbit\"\n[queues]\nstandard = \"netem\"\n", "netem"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        for command in ["up", "reload"] {
+            let mut weir = weir();
+            let output = weir.args([command, "--config"]).arg(&path).args(["dev", "lo"]).output().unwrap();
+            // What a reload misses first is something to change.
+            let unmade = command == "reload" && output.status.code() == Some(1);
+            if unmade && stderr(&output).contains("nothing is up on lo") {
+                continue;
+            }
+            assert_eq!(output.status.code(), Some(2), "{command}, {text:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains(says), "{command}, {text:?}: {}", stderr(&output));
+        }
+    }
+    // What is wrong with the machine is another matter.
+    std::fs::write(&path, good).unwrap();
+    let output = weir().args(["up", "dev", "no-such", "--config"]).arg(&path).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+}
+
+/// Without descriptors nothing can be started, which installing it would not mend.
+#[test]
+fn a_program_that_cannot_start_is_not_said_to_be_missing() {
+    let Some(wire) = Wire::new() else { return };
+    wire.must("up w0 rate 20mbit queues bfifo/bfifo flows 64");
+    let with = |most: u32, line: &str| {
+        let mut command = wire.near.command("sh").unwrap();
+        command.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_weir")]);
+        command.args(words(line)).output().unwrap()
+    };
+    for line in ["show dev w0", "up w0 rate 30mbit queues bfifo/bfifo flows 64", "reload dev w0 rate 40mbit"]
+    {
+        let mut told = 0;
+        for most in 3..24 {
+            let said = stderr(&with(most, line));
+            told += usize::from(said.contains("cannot run 't") || said.contains("cannot run tc"));
+            assert!(!said.contains("install"), "{line} with {most} descriptors: {said}");
+            assert!(!said.contains("cannot run") || said.contains("ulimit -n"), "{line} with {most}: {said}");
+        }
+        assert!(told > 0, "{line} was never short of descriptors for tc");
+    }
+    let mut told = 0;
+    for most in 6..24 {
+        let Ok(checks) =
+            serde_json::from_slice::<Vec<serde_json::Value>>(&with(most, "doctor --json").stdout)
+        else {
+            continue;
+        };
+        for check in checks {
+            let is_short = check["detail"].as_str().unwrap().contains("(os error 24)");
+            told += usize::from(is_short);
+            assert!(!is_short || check["fix"].as_str().unwrap().contains("ulimit -n"), "{most}: {check}");
+            // It is there: the tests use it.
+            assert!(!check["fix"].as_str().unwrap_or_default().contains("iproute2"), "{most}: {check}");
+        }
+    }
+    assert!(told > 0, "doctor was never short of descriptors");
+    wire.must("down w0");
+}
+
 #[test]
 fn slips_are_answered_with_what_was_meant() {
     for (line, code, says) in [
@@ -144,6 +225,11 @@ fn slips_are_answered_with_what_was_meant() {
         ("down a b", 2, "give one interface"),
         ("reload", 2, "no device is given"),
         ("reload lo rate 5mbit", 1, "nothing is up on lo"),
+        ("show flow", 2, "did you mean 'flows'?"),
+        ("show no-such", 1, "there is no interface 'no-such' here; there are lo"),
+        ("show dev no-such", 1, "there is no interface 'no-such' here; there are lo"),
+        ("show flows dev no-such --json", 1, "there is no interface 'no-such' here; there are lo"),
+        ("top --json dev no-such", 1, "there is no interface 'no-such' here; there are lo"),
     ] {
         let output = weir().args(words(line)).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{line}: {}", stderr(&output));
