@@ -43,12 +43,12 @@ pub(crate) fn run(args: &AssessArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints flow by flow, for there may be many.
-fn print(report: &Report, as_json: bool, mut out: &mut dyn Write) -> io::Result<()> {
+fn print(report: &Report, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
     if as_json {
-        serde_json::to_writer_pretty(&mut out, report)?;
+        serde_json::to_writer_pretty(&mut *out, report)?;
         writeln!(out)
     } else {
-        table(report, &mut out)
+        table(report, out)
     }
 }
 
@@ -98,7 +98,7 @@ fn nearest(name: &str) -> String {
 /// Wider flows get a line of their own.
 const FLOW_WIDTH: usize = 32;
 
-fn table(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn table(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let widths = report.flows.iter().map(|flow| ends(&flow.data).len());
     let width = widths.filter(|len| *len <= FLOW_WIDTH).max().unwrap_or(4).max(4);
     writeln!(out, "{}", summary(&report.counters, report.flows.len()))?;
