@@ -152,7 +152,7 @@ fn a_redirection_that_the_kernel_refuses_says_what_to_do() {
         let refused = attach::attach(&programs, &pins.0, &place, Some(Hook::Clsact)).unwrap_err();
         assert!(matches!(refused, KernelError::NoRedirect { .. }), "{refused:?}");
         let said = refused.to_string();
-        for remedy in ["modprobe cls_matchall", "modprobe act_mirred", "'direction egress'"] {
+        for remedy in ["modprobe cls_u32", "modprobe act_mirred", "'direction egress'"] {
             assert!(said.contains(remedy), "{said}");
         }
         assert_eq!(attach::find(&pins.0, &place), None);

@@ -5,8 +5,8 @@
 //! their links. All pins of one queue lie in one directory of bpffs.
 //!
 //! `reverse` goes in front of what is there already, since it only looks; `forward` behind, so that nothing changes the
-//! packet or its class after it; `redirect` behind, since nothing comes after it. As a filter, `redirect` is no program
-//! (see `mirred`).
+//! packet or its class after it. `redirect` is no program: it is the last of all filters (see `mirred`), since nobody sees
+//! the packet after it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -69,7 +69,7 @@ impl Role {
         match self {
             Self::Reverse => 57,
             Self::Forward => 58,
-            Self::Redirect => 59,
+            Self::Redirect => 65_535,
         }
     }
 }
@@ -95,8 +95,8 @@ impl Place {
     }
 }
 
-/// Attaches a program, or swaps it in one step for the one that is there. Without `wanted` by TCX if the kernel has it.
-/// Tells how it is attached.
+/// Attaches a program, or swaps it in one step for the one that is there. Without `wanted` by TCX if the kernel has it;
+/// `redirect` always as a filter. Tells how it is attached.
 ///
 /// # Errors
 /// [`KernelError::NoHook`] where the interface takes neither; otherwise what the kernel said.
@@ -109,7 +109,7 @@ pub fn attach(
     let program = programs.descriptor(place.role)?;
     let failed = |source| KernelError::from_io(place.describe(), source);
     let path = place.link(directory);
-    if wanted != Some(Hook::Clsact) {
+    if wanted != Some(Hook::Clsact) && place.role != Role::Redirect {
         if let Ok(link) = sys::open(&path) {
             match sys::update(link.as_fd(), program) {
                 Ok(()) => return Ok(Hook::Tcx),

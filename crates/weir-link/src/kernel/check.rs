@@ -7,7 +7,6 @@ use std::io;
 
 use weir_core::Rate;
 
-use super::attach::Hook;
 use super::error::KernelError;
 use super::mirred;
 use super::qdisc::{self, Qdisc, Qdiscs};
@@ -106,9 +105,7 @@ fn play(setup: &Setup, former: Option<&Qdisc>) -> Result<(), UpError> {
             StepError::Line { message, .. } => UpError::NoIfb { message },
             other => other.into(),
         })?;
-        if Hook::of_this_kernel() == Hook::Clsact {
-            play_redirect()?;
-        }
+        play_redirect()?;
     }
     for direction in setup.direction.each() {
         for lines in tree::build(STAGE, setup, *direction, false)?.iter().filter_map(|step| step.tc_lines()) {
@@ -124,7 +121,7 @@ fn play(setup: &Setup, former: Option<&Qdisc>) -> Result<(), UpError> {
     }
 }
 
-/// Without TCX, what is received gets to the IFB device by a filter and an action, which the kernel may lack.
+/// What is received gets to the IFB device by a filter and an action, which the kernel may lack.
 fn play_redirect() -> Result<(), UpError> {
     let links = qdisc::links().map_err(|source| UpError::Unread { source })?;
     let index = |name: &str| links.iter().find(|link| link.name == name).map(|link| link.index);

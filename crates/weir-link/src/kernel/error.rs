@@ -55,9 +55,8 @@ pub enum KernelError {
     },
     /// Received packets cannot be handed to an IFB device.
     #[error(
-        "this kernel cannot send what is received through an IFB device ({reason}): without TCX (Linux 6.6) that takes the \
-         filter matchall with the action mirred; load them with `modprobe cls_matchall` and `modprobe act_mirred`, or use \
-         'direction egress'"
+        "this kernel cannot send what is received through an IFB device ({reason}): that takes the filter u32 with the action \
+         mirred; load them with `modprobe cls_u32` and `modprobe act_mirred`, or use 'direction egress'"
     )]
     NoRedirect {
         /// What the kernel said.

@@ -1,28 +1,29 @@
-//! Hands received packets to another device without a program: a `matchall` filter of clsact with the action `mirred`.
+//! Hands received packets to another device: a `u32` filter of clsact that matches all, with the action `mirred`.
 //!
-//! An IFB device takes only packets that carry the kernel's mark of a redirection (`ifb_xmit`, drivers/net/ifb.c). On
-//! kernels without TCX, bpf_redirect does not set it (seen on Linux 6.1), so that the device drops every packet that the
-//! program `redirect` sends there; `mirred` sets it on all.
+//! It has the last of all priorities. Whoever else is at the ingress, by TCX or as a filter, sees a packet first, also if he
+//! comes later: a program at TCX would be in front of every filter, and behind it no one sees the packet again, since what
+//! leaves an IFB device is not classified a second time (`ifb_ri_tasklet`, drivers/net/ifb.c).
+//!
+//! A program could not do it everywhere. An IFB device takes only packets that carry the kernel's mark of a redirection
+//! (`ifb_xmit`), which bpf_redirect does not set before Linux 6.6 (seen on 6.1), and bpf_redirect takes no packet without
+//! an Ethernet header to a device that has one. `mirred` does both.
 
 use std::io;
 
-use super::attach::FILTER_HANDLE;
-use super::netlink::{
-    NLM_F_CREATE, NLM_F_EXCL, Netlink, RTM_DELTFILTER, RTM_GETTFILTER, RTM_NEWTFILTER, attributes, put,
-    u32_at,
-};
+use super::filters::{Filter, INGRESS, U32_NODE};
+use super::netlink::{NLM_F_CREATE, NLM_F_EXCL, Netlink, RTM_DELTFILTER, RTM_NEWTFILTER, put};
 use super::program::Role;
 
-/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`.
-const INGRESS: u32 = 0xffff_fff2;
 /// `ETH_P_ALL`.
 const ALL: u16 = 3;
-const TCMSG: usize = 20;
+/// The last of its priority: filters of a table are asked by their numbers.
+const NODE: u32 = U32_NODE;
 /// Attributes of a filter (linux/rtnetlink.h, linux/pkt_cls.h, linux/tc_act/tc_mirred.h).
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
-const TCA_MATCHALL_ACT: u16 = 2;
-const TCA_MATCHALL_FLAGS: u16 = 3;
+const TCA_U32_SEL: u16 = 5;
+const TCA_U32_ACT: u16 = 7;
+const TCA_U32_FLAGS: u16 = 11;
 const TCA_ACT_KIND: u16 = 1;
 const TCA_ACT_OPTIONS: u16 = 2;
 const TCA_MIRRED_PARMS: u16 = 2;
@@ -32,31 +33,38 @@ const FIRST: u16 = 1;
 const TCA_CLS_FLAGS_SKIP_HW: u32 = 1;
 const TC_ACT_STOLEN: u32 = 4;
 const TCA_EGRESS_REDIR: u32 = 1;
-/// `ifindex` in `struct tc_mirred`.
-const TARGET: usize = 24;
+/// `struct tc_u32_sel` with one key that compares nothing: terminal, and in the third byte the number of keys.
+const MATCHES_ALL: [u8; 32] = {
+    let mut selector = [0; 32];
+    selector[0] = 1;
+    selector[2] = 1;
+    selector
+};
 
 /// The same as a line of `tc`, without the verb: which filter.
 fn place(device: &str) -> String {
-    let priority = Role::Redirect.filter_priority();
-    format!("dev {device} ingress prio {priority} handle {FILTER_HANDLE:#x} protocol all matchall")
+    format!("dev {device} ingress prio {}", Role::Redirect.filter_priority())
 }
 
 /// The line of `tc` that does what [`add`] does.
 pub(super) fn add_line(device: &str, to: &str) -> String {
-    format!("tc filter add {} skip_hw action mirred egress redirect dev {to}", place(device))
+    format!(
+        "tc filter add {} handle ::{NODE:x} protocol all u32 match u32 0 0 skip_hw action mirred egress redirect dev {to}",
+        place(device)
+    )
 }
 
 /// The line of `tc` that does what [`remove`] does.
 pub(super) fn remove_line(device: &str) -> String {
-    format!("tc filter del {}", place(device))
+    format!("tc filter del {} protocol all u32", place(device))
 }
 
 /// `struct tcmsg` and the filter's kind: what the kernel finds it by.
-fn message(index: u32) -> Vec<u8> {
-    let info = Role::Redirect.filter_priority() << 16 | u32::from(ALL.to_be());
+fn message(index: u32, priority: u16, kind: &str, handle: u32) -> Vec<u8> {
+    let info = u32::from(priority) << 16 | u32::from(ALL.to_be());
     let mut message: Vec<u8> =
-        [0, index, FILTER_HANDLE, INGRESS, info].into_iter().flat_map(u32::to_ne_bytes).collect();
-    put(&mut message, TCA_KIND, b"matchall\0");
+        [0, index, handle, INGRESS, info].into_iter().flat_map(u32::to_ne_bytes).collect();
+    put(&mut message, TCA_KIND, &[kind.as_bytes(), &[0]].concat());
     message
 }
 
@@ -74,25 +82,35 @@ pub(super) fn add(index: u32, to: u32) -> io::Result<()> {
     let action =
         [(TCA_ACT_KIND, b"mirred\0".to_vec()), (TCA_ACT_OPTIONS, nest(&[(TCA_MIRRED_PARMS, parameters)]))];
     let options = [
-        (TCA_MATCHALL_ACT, nest(&[(FIRST, nest(&action))])),
-        (TCA_MATCHALL_FLAGS, TCA_CLS_FLAGS_SKIP_HW.to_ne_bytes().to_vec()),
+        (TCA_U32_SEL, MATCHES_ALL.to_vec()),
+        (TCA_U32_ACT, nest(&[(FIRST, nest(&action))])),
+        (TCA_U32_FLAGS, TCA_CLS_FLAGS_SKIP_HW.to_ne_bytes().to_vec()),
     ];
-    let mut message = message(index);
+    let mut message = message(index, Role::Redirect.filter_priority() as u16, "u32", NODE);
     put(&mut message, TCA_OPTIONS, &nest(&options));
     Netlink::open()?.ask(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, &message).map(drop)
 }
 
+/// The filters of an interface that redirect for Weir.
+fn present(index: u32) -> io::Result<Vec<Filter>> {
+    let all = Filter::at_ingress(index)?;
+    Ok(all.into_iter().filter(|filter| filter.is_ours() && filter.redirects_to.is_some()).collect())
+}
+
 /// Where the filter of an interface sends packets, if it has one; zero if that device is gone, where it drops them.
 pub(super) fn target(index: u32) -> Option<u32> {
-    let answers = Netlink::open().ok()?.ask(RTM_GETTFILTER, 0, &message(index)).ok()?;
-    let mut value = answers.first()?.get(TCMSG..)?;
-    for kind in [TCA_OPTIONS, TCA_MATCHALL_ACT, FIRST, TCA_ACT_OPTIONS, TCA_MIRRED_PARMS] {
-        (_, value) = attributes(value).find(|(found, _)| *found == kind)?;
-    }
-    (value.len() >= TARGET + 4).then(|| u32_at(value, TARGET))
+    present(index).ok()?.first()?.redirects_to
 }
 
 /// Takes the filter off.
 pub(super) fn remove(index: u32) -> io::Result<()> {
-    Netlink::open()?.ask(RTM_DELTFILTER, 0, &message(index)).map(drop)
+    let all = Filter::at_ingress(index)?;
+    for ours in present(index)? {
+        // With the last of its filters a hash table goes only if it is said so: a handle of zero is the whole priority.
+        let alone = all.iter().filter(|filter| filter.priority == ours.priority).count() == 1;
+        let handle = if alone { 0 } else { ours.handle };
+        let message = message(index, ours.priority, &ours.kind, handle);
+        Netlink::open()?.ask(RTM_DELTFILTER, 0, &message)?;
+    }
+    Ok(())
 }

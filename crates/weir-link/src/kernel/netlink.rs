@@ -5,7 +5,7 @@
 
 use std::io;
 
-use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 
 /// Messages (linux/rtnetlink.h).
@@ -46,7 +46,16 @@ pub(super) type Attribute<'a> = (u16, &'a [u8]);
 impl Netlink {
     /// Opens one with the network namespace of the calling thread.
     pub(super) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        Self::of(NETLINK_ROUTE)
+    }
+
+    /// The same with its netfilter (net/netfilter/nfnetlink.c), which takes CAP_NET_ADMIN.
+    pub(super) fn open_netfilter() -> io::Result<Self> {
+        Self::of(NETLINK_NETFILTER)
+    }
+
+    fn of(protocol: isize) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         // Only explains errors; a kernel that cannot is no obstacle.

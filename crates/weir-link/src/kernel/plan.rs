@@ -8,6 +8,7 @@ use std::io;
 
 use super::attach::Hook;
 use super::hooks::{Hooks, Part, Presence};
+use super::ingress::Others;
 use super::journal::{Before, Journal, JournalError, NamespaceId, Phase};
 use super::qdisc::{self, LinkState, Qdisc, Qdiscs};
 use super::setup::{Direction, Setup, SetupError};
@@ -97,6 +98,12 @@ impl Seen {
         let mut steps = Vec::new();
         if !self.bpffs {
             steps.push(Step::new("for pinned programs", Action::Mount));
+        }
+        let by_filter =
+            |direction| direction == &Direction::Ingress || Hook::of_this_kernel() == Hook::Clsact;
+        if self.qdiscs.ingress().is_none() && wanted.iter().any(by_filter) {
+            let line = format!("qdisc add dev {} clsact", self.device());
+            steps.push(Step::new("the hooks", Action::Tc(vec![line])));
         }
         for direction in wanted {
             let before = standing.filter(|before| before.direction.each().contains(direction));
@@ -194,6 +201,12 @@ impl Seen {
             tree::build(&name, setup, Direction::Ingress, false)?
         });
         Ok(steps)
+    }
+
+    /// Who else is at the ingress of the interface; `None` if that is gone.
+    pub(super) fn others(&self) -> Option<Others> {
+        let hooks = [Direction::Egress, Direction::Ingress].map(|direction| self.hooks(direction));
+        self.link.as_ref().map(|link| Others::at(link, &hooks))
     }
 
     /// The programs of one direction.

@@ -27,6 +27,10 @@ const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_GSO_MAX_SIZE: u16 = 41;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_ATTACHED: u16 = 2;
+/// `XDP_ATTACHED_SKB`, `XDP_ATTACHED_MULTI`: in generic mode, and perhaps in others too.
+const XDP_GENERIC: [u8; 2] = [2, 4];
 const IFLA_GRO_MAX_SIZE: u16 = 58;
 /// `target`, `interval` and `ce_threshold` of both (linux/pkt_sched.h).
 const TCA_CODEL_TIMES: [u16; 3] = [1, 3, 5];
@@ -212,6 +216,8 @@ pub(super) struct LinkState {
     pub(super) index: u32,
     /// Whether its packets begin with an Ethernet header.
     pub(super) ethernet: bool,
+    /// Whether an XDP program is attached to it in generic mode.
+    pub(super) generic_xdp: bool,
     pub(super) mtu: u32,
     /// Packets that its default qdisc would hold.
     pub(super) txqueuelen: u32,
@@ -238,6 +244,7 @@ fn link(message: &[u8]) -> Option<LinkState> {
         name: String::new(),
         index: u32_at(message, 4),
         ethernet: ETHERNET.contains(&u16_at(message, 2)),
+        generic_xdp: false,
         mtu: 0,
         txqueuelen: 0,
         kind: String::new(),
@@ -247,6 +254,11 @@ fn link(message: &[u8]) -> Option<LinkState> {
     for (kind, value) in attributes(body) {
         match kind {
             IFLA_IFNAME => state.name = text_of(value),
+            IFLA_XDP => {
+                let mode = attributes(value).find(|(kind, _)| *kind == IFLA_XDP_ATTACHED);
+                state.generic_xdp =
+                    mode.is_some_and(|(_, mode)| mode.first().is_some_and(|mode| XDP_GENERIC.contains(mode)));
+            }
             IFLA_MTU => state.mtu = u32_at(value, 0),
             IFLA_TXQLEN => state.txqueuelen = u32_at(value, 0),
             IFLA_GSO_MAX_SIZE => state.gso_max = u32_at(value, 0),

@@ -8,7 +8,7 @@ use super::hooks::{Hooks, Part};
 use super::journal::{self, Journal, NamespaceId, Phase, pins};
 use super::plan::{Seen, ifb_name};
 use super::qdisc::{self, Qdiscs};
-use super::setup::{Direction, Setup};
+use super::setup::{Direction, Directions, Setup};
 use super::step::BPFFS;
 use super::tree::{self, RESPONSIVE_HANDLE, STANDARD_HANDLE};
 use super::up::UpError;
@@ -222,6 +222,16 @@ fn faults(instance: &Instance, seen: &Seen, qdiscs: &Qdiscs) -> Vec<Fault> {
             };
             faults.extend(fault(what, &mend));
         }
+    }
+    if instance.direction == Direction::Ingress
+        && let Some(what) = seen.others().and_then(|others| others.fault())
+    {
+        // What others have there is theirs: Weir can only make room.
+        let makes_room = match instance.setup.direction {
+            Directions::Both => format!("{mend} direction egress"),
+            _ => down.clone(),
+        };
+        faults.extend(fault(what, &makes_room));
     }
     // Who may not look into bpffs cannot tell.
     if std::fs::read_dir(BPFFS).is_ok() {

@@ -179,7 +179,7 @@ impl fmt::Display for Step {
                 let pins = hooks.pins();
                 write!(f, "# eBPF: loads the programs for {} {tables} {}", hooks.direction, pins.display())
             }
-            Action::Attach { hooks, part: Part::Traffic(Role::Redirect), hook: Hook::Clsact, .. } => {
+            Action::Attach { hooks, part: Part::Traffic(Role::Redirect), .. } => {
                 f.write_str(&mirred::add_line(&hooks.device, &hooks.queue_device))
             }
             Action::Detach { hooks, part: Part::Traffic(Role::Redirect), hook: Hook::Clsact } => {

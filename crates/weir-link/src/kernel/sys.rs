@@ -20,6 +20,15 @@ pub enum Side {
     Egress,
 }
 
+impl Side {
+    fn tcx(self) -> libbpf_sys::bpf_attach_type {
+        match self {
+            Self::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+            Self::Egress => libbpf_sys::BPF_TCX_EGRESS,
+        }
+    }
+}
+
 /// Results of libbpf are negated error numbers.
 fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
@@ -41,12 +50,26 @@ pub(super) fn tcx(program: BorrowedFd<'_>, ifindex: u32, side: Side, first: bool
         flags: if first { libbpf_sys::BPF_F_BEFORE } else { libbpf_sys::BPF_F_AFTER },
         ..Default::default()
     };
-    let point = match side {
-        Side::Ingress => libbpf_sys::BPF_TCX_INGRESS,
-        Side::Egress => libbpf_sys::BPF_TCX_EGRESS,
-    };
     // SAFETY: the descriptor is open, the options are of the stated size and live through the call.
-    owned(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, point, &options) })
+    owned(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, side.tcx(), &options) })
+}
+
+/// The programs at a side of an interface by TCX, in their order: numbers of program and link, zero where there is no link.
+pub(super) fn tcx_programs(ifindex: u32, side: Side) -> io::Result<Vec<(u32, u32)>> {
+    // `BPF_MPROG_MAX` (include/linux/bpf_mprog.h).
+    let (mut programs, mut links) = ([0u32; 64], [0u32; 64]);
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as _,
+        prog_ids: programs.as_mut_ptr(),
+        link_ids: links.as_mut_ptr(),
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.count = programs.len() as u32;
+    // SAFETY: the options are of the stated size; both arrays have room for `count` numbers and live through the call.
+    check(unsafe { libbpf_sys::bpf_prog_query_opts(ifindex as i32, side.tcx(), &raw mut options) })?;
+    // SAFETY: both members of the union are the same number.
+    let count = unsafe { options.__bindgen_anon_1.count } as usize;
+    Ok(programs.into_iter().zip(links).take(count).collect())
 }
 
 /// Attaches a program of type `tp_btf` to the tracepoint that it was made for.

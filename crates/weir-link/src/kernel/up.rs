@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use thiserror::Error;
 
+use super::attach::Hook;
 use super::check;
 use super::error::KernelError;
 use super::journal::{JournalError, Lock};
@@ -103,6 +104,43 @@ pub enum UpError {
     NoHeader {
         /// The interface.
         device: String,
+    },
+    /// A qdisc without a side for what is sent, where programs are filters.
+    #[error(
+        "{device} has the qdisc 'ingress', in whose place Weir needs 'clsact' before Linux 6.6; remove it with \
+         `tc qdisc del dev {device} ingress`, then put its filters into one made by `tc qdisc add dev {device} clsact`"
+    )]
+    OneSided {
+        /// The interface.
+        device: String,
+    },
+    /// Chains of nftables that would see nothing of what is received.
+    #[error(
+        "what {device} receives cannot be shaped while chains of nftables hang at its ingress ({chains}): packets that were \
+         queued pass them by, so that their rules would do nothing; hang them into 'hook prerouting priority raw', which comes \
+         behind the queues, or use 'direction egress' here and on the interface where the packets leave"
+    )]
+    Bypassed {
+        /// The interface.
+        device: String,
+        /// Family, table and name of each.
+        chains: String,
+    },
+    /// Somebody redirects what is received.
+    #[error(
+        "what {device} receives cannot be shaped, because a filter sends it to {to} before Weir sees it ({kind} prio \
+         {priority}), as another shaper does; end that one, or remove its filter with `tc filter del dev {device} ingress prio \
+         {priority}`, or use 'direction egress'"
+    )]
+    Redirected {
+        /// The interface.
+        device: String,
+        /// The kind of the filter.
+        kind: String,
+        /// Its priority.
+        priority: u16,
+        /// Where it sends packets.
+        to: String,
     },
     /// The process may not do it.
     #[error("this takes privileges: {missing}; run it as root. `--dry-run` needs none")]
@@ -256,6 +294,17 @@ fn examine(seen: &Seen, setup: &Setup) -> Result<Vec<Step>, UpError> {
     if receives && link.is_some_and(|link| !link.ethernet) {
         return Err(UpError::NoHeader { device: setup.device.clone() });
     }
+    // It would take programs for either side, and have them all see what is received.
+    if Hook::of_this_kernel() == Hook::Clsact
+        && seen.qdiscs.ingress().is_some_and(|qdisc| qdisc.kind == "ingress")
+    {
+        return Err(UpError::OneSided { device: setup.device.clone() });
+    }
+    // Who came later is told of, but does not keep what is up from being changed.
+    let stands = seen.standing().is_some_and(|setup| setup.direction.each().contains(&Direction::Ingress));
+    if receives && !stands {
+        seen.others().and_then(|others| others.refusal()).map_or(Ok(()), Err)?;
+    }
     seen.steps_to(setup)
 }
 
@@ -290,6 +339,12 @@ fn warnings(seen: &Seen, setup: &Setup) -> Vec<String> {
                 largest.into_iter().flat_map(|bytes| superpackets::warnings(setup, *direction, bytes)),
             );
         }
+    }
+    if setup.direction.each().contains(&Direction::Ingress)
+        && let Some(others) = seen.others()
+    {
+        warnings.extend(others.fault());
+        warnings.extend(others.warnings());
     }
     if let Some(standing) = seen.standing().filter(|standing| standing.flows != setup.flows) {
         warnings.push(format!(
