@@ -23,6 +23,7 @@ const TCA_STAB: u16 = 8;
 /// Attributes of a link (linux/if_link.h).
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_MASTER: u16 = 10;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
@@ -40,6 +41,9 @@ const TCMSG: usize = 20;
 const IFINFOMSG: usize = 16;
 /// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK` (linux/if_arp.h): links whose packets have an Ethernet header.
 const ETHERNET: [u16; 2] = [1, 772];
+/// `ARPHRD_PPP`, `RAWIP`, `TUNNEL`, `TUNNEL6`, `SIT`, `IPGRE`, `IP6GRE`, `NONE` (tun, WireGuard): links whose packets begin
+/// with an IP header.
+const IP: [u16; 8] = [512, 519, 768, 769, 776, 778, 823, 0xfffe];
 
 /// Classless kinds whose dumped options are all that made them. RED and its kin do not give back their table, netem not
 /// its distribution.
@@ -216,6 +220,10 @@ pub(super) struct LinkState {
     pub(super) index: u32,
     /// Whether its packets begin with an Ethernet header.
     pub(super) ethernet: bool,
+    /// Whether they begin with an IP header.
+    pub(super) ip: bool,
+    /// The bridge, or another device, that it is a port of; zero if it is of none.
+    pub(super) master: u32,
     /// Whether an XDP program is attached to it in generic mode.
     pub(super) generic_xdp: bool,
     pub(super) mtu: u32,
@@ -244,6 +252,8 @@ fn link(message: &[u8]) -> Option<LinkState> {
         name: String::new(),
         index: u32_at(message, 4),
         ethernet: ETHERNET.contains(&u16_at(message, 2)),
+        ip: IP.contains(&u16_at(message, 2)),
+        master: 0,
         generic_xdp: false,
         mtu: 0,
         txqueuelen: 0,
@@ -254,6 +264,7 @@ fn link(message: &[u8]) -> Option<LinkState> {
     for (kind, value) in attributes(body) {
         match kind {
             IFLA_IFNAME => state.name = text_of(value),
+            IFLA_MASTER => state.master = u32_at(value, 0),
             IFLA_XDP => {
                 let mode = attributes(value).find(|(kind, _)| *kind == IFLA_XDP_ATTACHED);
                 state.generic_xdp =

@@ -11,7 +11,7 @@ use super::error::KernelError;
 use super::journal::{JournalError, Lock};
 use super::leaf::LeafKind;
 use super::plan::Seen;
-use super::qdisc;
+use super::qdisc::{self, LinkState};
 use super::setup::{Direction, Setup, SetupError};
 use super::step::{Runner, Step, StepError};
 use super::superpackets;
@@ -96,9 +96,9 @@ pub enum UpError {
         /// For which interface.
         device: String,
     },
-    /// Received packets of interfaces without Ethernet header cannot be sent through an IFB device.
+    /// Received packets begin with a header that the programs do not know.
     #[error(
-        "what {device} receives cannot be shaped, because its packets have no Ethernet header; \
+        "what {device} receives cannot be shaped, because its packets begin neither with an Ethernet nor with an IP header; \
          use 'direction egress' here and on the interface where they leave"
     )]
     NoHeader {
@@ -291,7 +291,7 @@ pub fn standing(device: &str) -> Result<Option<Setup>, UpError> {
 fn examine(seen: &Seen, setup: &Setup) -> Result<Vec<Step>, UpError> {
     let link = seen.link.as_ref();
     let receives = setup.direction.each().contains(&Direction::Ingress);
-    if receives && link.is_some_and(|link| !link.ethernet) {
+    if receives && link.is_some_and(|link| !link.ethernet && !link.ip) {
         return Err(UpError::NoHeader { device: setup.device.clone() });
     }
     // It would take programs for either side, and have them all see what is received.
@@ -346,6 +346,7 @@ fn warnings(seen: &Seen, setup: &Setup) -> Vec<String> {
         warnings.extend(others.fault());
         warnings.extend(others.warnings());
     }
+    warnings.extend(seen.link.as_ref().and_then(bridged));
     if let Some(standing) = seen.standing().filter(|standing| standing.flows != setup.flows) {
         warnings.push(format!(
             "a table of {} flows takes the place of one of {}: what is known of flows is lost",
@@ -353,6 +354,27 @@ fn warnings(seen: &Seen, setup: &Setup) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// What a bridge keeps from its qdisc.
+fn bridged(link: &LinkState) -> Option<String> {
+    if link.kind != "bridge" {
+        return None;
+    }
+    let ports = qdisc::links().unwrap_or_default();
+    let ports: Vec<String> =
+        ports.into_iter().filter(|port| port.master == link.index).map(|port| port.name).collect();
+    let device = &link.name;
+    let (between, remedy) = match ports.first() {
+        Some(first) => {
+            (format!("its ports ({})", ports.join(", ")), format!("such as `weir up dev {first}`"))
+        }
+        None => ("its ports (there are none yet)".to_owned(), "as one would any interface".to_owned()),
+    };
+    Some(format!(
+        "{device} is a bridge: only what this host itself sends, receives or routes through {device} is shaped, not what is \
+         bridged between {between}; for that shape a port, {remedy}"
+    ))
 }
 
 /// Back to what was there: the setup that stood, or nothing of ours.
