@@ -127,6 +127,100 @@ fn filters_of_others_stay() {
     assert!(wire.crosses());
 }
 
+const TO_AND_FRO: &str = "rate 20mbit queues bfifo/bfifo direction both flows 64";
+
+fn put_in(wire: &Wire, device: &str) {
+    wire.near.ip(&[format!("link add {device} type veth peer name {device}-far")]).unwrap();
+    wire.near.ip(&[format!("link set {device} up"), format!("link set {device}-far up")]).unwrap();
+}
+
+/// IFB devices, journals and folders of pins.
+fn kept(wire: &Wire) -> (usize, usize, usize) {
+    let ifbs = wire.said("ip -o link show type ifb").lines().count();
+    (ifbs, wire.files("/run/weir").len(), wire.files("/sys/fs/bpf/weir").len())
+}
+
+/// The faults that `weir show` tells of and the commands that it names, each once.
+fn told(wire: &Wire) -> Vec<(String, String)> {
+    let output = wire.weir("show --json", None);
+    let shown: Vec<Value> = serde_json::from_str(&stdout(&output)).unwrap();
+    let all = shown.iter().flat_map(|one| one["faults"].as_array().unwrap());
+    let text = |fault: &Value, key: &str| fault[key].as_str().unwrap().to_owned();
+    let mut faults: Vec<_> = all.map(|fault| (text(fault, "what"), text(fault, "remedy"))).collect();
+    faults.dedup();
+    assert_eq!(output.status.success(), faults.is_empty(), "{faults:?}");
+    faults
+}
+
+/// Dial-up links, tunnels and USB devices go and come back under the same name as other interfaces.
+#[test]
+fn an_interface_that_comes_back_finds_nothing_left() {
+    if !is_root() {
+        return;
+    }
+    apart(true);
+    let wire = Wire::new().unwrap();
+    let clean = wire.everything();
+    for _ in 0..4 {
+        put_in(&wire, "p0");
+        wire.must(&format!("up p0 {TO_AND_FRO}"));
+        assert_eq!(kept(&wire), (1, 1, 2), "of the one that is there");
+        assert_eq!(told(&wire), []);
+        wire.near.ip(&["link del p0".to_owned()]).unwrap();
+    }
+    assert_eq!(told(&wire).len(), 1);
+    // Any up or down removes what is left of those that are gone.
+    wire.must(&format!("up w0 {TO_AND_FRO}"));
+    assert_eq!(kept(&wire), (1, 1, 2));
+    wire.must("down w0");
+    wire.assert_as(&clean, "up and down elsewhere");
+
+    // Back, and not up: down by the name that both have.
+    put_in(&wire, "p0");
+    wire.must(&format!("up p0 {TO_AND_FRO}"));
+    wire.near.ip(&["link del p0".to_owned()]).unwrap();
+    put_in(&wire, "p0");
+    let faults = told(&wire);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!(faults[0].1, "weir down dev p0");
+    wire.must("down dev p0");
+    assert_eq!(kept(&wire), (0, 0, 0));
+    wire.near.ip(&["link del p0".to_owned()]).unwrap();
+    wire.assert_as(&clean, "down by name");
+}
+
+/// What is left of one interface does not endanger the one that has its name now.
+#[test]
+fn the_remedy_for_a_lost_interface_spares_its_successor() {
+    if !is_root() {
+        return;
+    }
+    apart(true);
+    let wire = Wire::new().unwrap();
+    let clean = wire.everything();
+    for device in ["p0", "p1"] {
+        put_in(&wire, device);
+        wire.must(&format!("up {device} {TO_AND_FRO}"));
+    }
+    let lines = ["link del p0", "link set p1 down", "link set p1 name p0", "link set p0 up"];
+    wire.near.ip(&lines.map(str::to_owned)).unwrap();
+    let living = wire.said("tc class show dev p0");
+    assert!(living.contains("htb"), "{living}");
+    let faults = told(&wire);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    let (what, remedy) = &faults[0];
+    assert!(what.contains("p0 is gone"), "{what}");
+    assert_eq!(remedy, "weir reload dev p0");
+    wire.must(remedy.strip_prefix("weir ").unwrap());
+    assert_eq!(told(&wire), [], "after {remedy}");
+    assert_eq!(wire.said("tc class show dev p0"), living, "after {remedy}");
+    assert_eq!(kept(&wire), (1, 1, 2));
+    wire.must("down dev p0");
+    assert_eq!(kept(&wire), (0, 0, 0));
+    wire.near.ip(&["link del p0".to_owned()]).unwrap();
+    wire.assert_as(&clean, "all gone");
+}
+
 /// The device that Weir's filter names.
 fn redirect_target(filters: &str) -> String {
     let name = filters.split("Egress Redirect to device ").nth(1).unwrap();

@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 
 use super::check;
-use super::journal::{Journal, Lock, NamespaceId};
+use super::journal::{Lock, NamespaceId};
 use super::plan::Seen;
 use super::qdisc;
 use super::step::{Runner, Step};
-use super::sweep::sweep;
+use super::sweep::{leftovers, sweep};
 use super::up::UpError;
 
 /// What was done.
@@ -19,8 +19,8 @@ pub struct Down {
     pub steps: Vec<Step>,
 }
 
-/// Takes Weir off an interface of the calling thread's network namespace, or cleans up behind one that is gone. With
-/// nothing to do it does nothing.
+/// Takes Weir off an interface of the calling thread's network namespace, and cleans up behind those of the namespace that
+/// are gone, whatever they were called. With nothing to do it does nothing.
 ///
 /// # Errors
 /// When there is neither such an interface nor anything left of one, or a step fails. Running it again goes on.
@@ -61,26 +61,22 @@ fn run(
     if act {
         sweep(namespace)?;
     }
-    let journals = Journal::all()?;
-    let here = |journal: &&Journal| journal.namespace == namespace;
-    let mut found: Vec<(u32, String)> = Vec::new();
-    for link in links.iter().filter(|link| device.is_none_or(|device| link.name == device)) {
-        found.push((link.index, link.name.clone()));
-    }
-    for journal in journals.iter().filter(here) {
-        let is_gone = !links.iter().any(|link| link.index == journal.index);
-        if is_gone && device.is_none_or(|device| journal.device == device) {
-            found.push((journal.index, journal.device.clone()));
-        }
-    }
-    if let (Some(device), true) = (device, found.is_empty()) {
+    let left = leftovers(namespace, &links)?;
+    let meant = |name: &str| device.is_none_or(|device| name == device);
+    let here: Vec<_> = links.iter().filter(|link| meant(&link.name)).collect();
+    if let (Some(device), true) = (device, here.is_empty() && !left.iter().any(|(name, _)| meant(name))) {
         let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
         return Err(UpError::NoDevice { device: device.to_owned(), known: known.join(", ") });
     }
     let mut runner = Runner::new(on_step);
     let mut done = Down::default();
-    for (index, name) in found {
-        let steps = Seen::of_index(index, &links)?.steps_back();
+    let here = here.into_iter().map(|link| {
+        // Read when its turn has come: another interface's steps may have taken something away.
+        let steps = Seen::of_index(link.index, &links).map(|seen| seen.steps_back());
+        (link.name.clone(), steps)
+    });
+    for (name, steps) in here.chain(left.into_iter().map(|(name, steps)| (name, Ok(steps)))) {
+        let steps = steps?;
         if act {
             runner.run(&steps)?;
         }

@@ -248,8 +248,7 @@ pub(super) fn detach(hooks: &Hooks, part: Part) -> Result<(), KernelError> {
     }
 }
 
-/// A program whose pin is removed stays attached until the kernel has time for it. One that redirects would meanwhile
-/// send packets to a device that is gone.
+/// A program whose pin is removed stays attached until the kernel has time for it.
 fn detach_now(link: &Path) {
     if link.exists() {
         // If it does not go now it goes with its pin.

@@ -7,7 +7,7 @@ use super::attach::Hook;
 use super::hooks::{Hooks, Part};
 use super::journal::{self, Journal, NamespaceId, Phase, pins};
 use super::plan::{Seen, ifb_name};
-use super::qdisc::{self, Qdiscs};
+use super::qdisc::{self, LinkState, Qdiscs};
 use super::setup::{Direction, Directions, Setup};
 use super::step::BPFFS;
 use super::tree::{self, RESPONSIVE_HANDLE, STANDARD_HANDLE};
@@ -77,6 +77,7 @@ pub fn instances() -> Result<Vec<Instance>, UpError> {
             instances.push(instance(&seen, &journal, setup, *direction));
         }
     }
+    spare_successors(&mut instances, &links);
     Ok(instances)
 }
 
@@ -143,6 +144,22 @@ pub fn lost() -> Result<Vec<Lost>, UpError> {
 /// [`UpError::NoDevice`] with the names of all there are.
 pub fn find(device: &str) -> Result<(), UpError> {
     Seen::of_device(device).map(drop)
+}
+
+/// `weir down` on the name of an interface that is gone takes the bottleneck of another one off that has the name now. A
+/// reload of that one removes what is left and touches nothing else.
+fn spare_successors(instances: &mut [Instance], links: &[LinkState]) {
+    let is_there = |instance: &Instance| links.iter().any(|link| link.index == instance.index);
+    let up = instances.iter().filter(|instance| is_there(instance) && instance.phase == Phase::Up);
+    let there: Vec<String> = up.map(|instance| instance.device.clone()).collect();
+    for gone in instances.iter_mut().filter(|instance| !is_there(instance)) {
+        if there.contains(&gone.device) {
+            gone.faults = vec![Fault {
+                what: format!("the former interface {} is gone, and has left its part behind", gone.device),
+                remedy: format!("weir reload dev {}", gone.device),
+            }];
+        }
+    }
 }
 
 fn instance(seen: &Seen, journal: &Journal, setup: &Setup, direction: Direction) -> Instance {

@@ -1,6 +1,9 @@
-//! Removes what interfaces left behind that went together with their network namespace: nobody can go there any more to
-//! run `weir down`.
+//! Removes what interfaces left behind that are gone.
 //!
+//! One that went alone left an IFB device, pins and a journal in this namespace. If it comes back, as dial-up links and
+//! USB devices do, it is another interface under the same name: it has another index.
+//!
+//! Where they went together with their network namespace, nobody can go there any more to run `weir down`.
 //! Whether a namespace is gone cannot be asked, since any open descriptor may hold it. But the pinned link of a program
 //! says by itself when its interface has gone, and an inode number that belongs to another namespace now says that the
 //! one before is dead.
@@ -11,8 +14,26 @@ use std::path::Path;
 use super::attach;
 use super::hooks;
 use super::journal::{self, Journal, JournalError, NamespaceId};
+use super::plan::Seen;
+use super::qdisc::LinkState;
 use super::setup::Direction;
-use super::step::BPFFS;
+use super::step::{Action, BPFFS, Step};
+use super::up::UpError;
+
+/// The interfaces of this namespace that are gone and left something, by their last names, and the steps that remove it.
+pub(super) fn leftovers(here: NamespaceId, links: &[LinkState]) -> Result<Vec<(String, Vec<Step>)>, UpError> {
+    let gone = |journal: &Journal| {
+        journal.namespace == here && !links.iter().any(|link| link.index == journal.index)
+    };
+    let journals = Journal::all()?.into_iter().filter(gone);
+    journals.map(|journal| Ok((journal.device, Seen::of_index(journal.index, links)?.steps_back()))).collect()
+}
+
+/// The same as the first steps of another command, which may need the mount of bpffs that they would take away.
+pub(super) fn first(leftovers: Vec<(String, Vec<Step>)>) -> impl Iterator<Item = Step> {
+    let steps = leftovers.into_iter().flat_map(|(_, steps)| steps);
+    steps.filter(|step| !matches!(step.action, Action::Unmount))
+}
 
 /// Removes pins and journals of interfaces of other namespaces that are gone.
 pub(super) fn sweep(here: NamespaceId) -> Result<(), JournalError> {

@@ -15,7 +15,7 @@ use super::qdisc::{self, LinkState};
 use super::setup::{Direction, Setup, SetupError};
 use super::step::{Runner, Step, StepError};
 use super::superpackets;
-use super::sweep::sweep;
+use super::sweep::{self, first, sweep};
 
 /// Why nothing, or not all, could be set up. Unless it says otherwise, everything is as it was.
 #[derive(Debug, Error)]
@@ -245,7 +245,8 @@ pub struct Up {
 /// What can be seen to be wrong without privileges.
 pub fn plan(setup: &Setup) -> Result<Up, UpError> {
     let seen = Seen::of_device(&setup.device)?;
-    Ok(Up { steps: examine(&seen, setup)?, warnings: warnings(&seen, setup) })
+    let steps = first(leftovers(&seen)?).chain(examine(&seen, setup)?).collect();
+    Ok(Up { steps, warnings: warnings(&seen, setup) })
 }
 
 /// Puts CRQ on an interface of the calling thread's network namespace, or changes what is there. `on_step` is told
@@ -260,6 +261,7 @@ pub fn up(setup: &Setup, on_step: &mut dyn FnMut(&Step) -> ControlFlow<()>) -> R
     let seen = Seen::of_device(&setup.device)?;
     sweep(seen.namespace)?;
     let steps = examine(&seen, setup)?;
+    let steps = first(leftovers(&seen)?).chain(steps).collect();
     check::privileges(!seen.bpffs)?;
     check::types()?;
     let sends = setup.direction.each().contains(&Direction::Egress);
@@ -285,6 +287,12 @@ pub fn up(setup: &Setup, on_step: &mut dyn FnMut(&Step) -> ControlFlow<()>) -> R
 /// When there is no such interface, or its journal cannot be read.
 pub fn standing(device: &str) -> Result<Option<Setup>, UpError> {
     Ok(Seen::of_device(device)?.standing().cloned())
+}
+
+/// What is left of interfaces that are gone.
+fn leftovers(seen: &Seen) -> Result<Vec<(String, Vec<Step>)>, UpError> {
+    let links = qdisc::links().map_err(|source| UpError::Unread { source })?;
+    sweep::leftovers(seen.namespace, &links)
 }
 
 /// The steps, after all checks that need no privileges.
