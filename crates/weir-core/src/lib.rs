@@ -19,7 +19,7 @@ pub use ecn::Ecn;
 pub use event::{Backlog, DropReason, Event, EventKind, EventSink, Fanout, MarkReason, QueueId};
 pub use fairness::jain;
 pub use histogram::Histogram;
-pub use packet::{CycleId, FlowId, Packet, QueueChoice};
+pub use packet::{CycleId, ETHERNET_MTU, FULL_PACKET, FlowId, Packet, QueueChoice, full_packet};
 pub use random::{Random, Seed};
 pub use time::{Duration, Time};
 pub use units::{Bytes, ParseUnitError, Rate};

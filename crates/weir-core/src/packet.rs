@@ -4,6 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Ecn, Time};
 
+/// Bytes of an Ethernet header without tags (IEEE 802.3, clause 3).
+const ETHERNET_HEADER: u32 = 14;
+/// The MTU of Ethernet, in bytes (RFC 894).
+pub const ETHERNET_MTU: u32 = 1500;
+/// Wire bytes of a full packet on Ethernet: 1514.
+pub const FULL_PACKET: u32 = full_packet(ETHERNET_MTU);
+
+/// Wire bytes of a full packet on a link with this MTU, in bytes: with an Ethernet header, without preamble, checksum and
+/// gap, as the kernel's `psched_mtu` counts (include/net/pkt_sched.h).
+pub const fn full_packet(mtu: u32) -> u32 {
+    mtu.saturating_add(ETHERNET_HEADER)
+}
+
 /// A flow: one 5-tuple, both directions. Dense small integers, so that per-flow state is an array index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FlowId(pub u32);

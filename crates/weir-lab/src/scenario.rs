@@ -28,8 +28,8 @@ pub use flow::{Direction, Flow, Pattern, Remark};
 pub use impairment::{Jitter, Reorder, Share, TraceFile};
 pub use path::{Link, Reverse};
 
-/// Bytes on the wire of a full packet: 1500 and the Ethernet header, as the kernel's `psched_mtu` counts.
-pub const FULL_PACKET: u64 = 1514;
+/// Bytes on the wire of a full packet of a scenario's hosts, whose MTU is Ethernet's.
+pub const FULL_PACKET: u64 = weir_core::FULL_PACKET as u64;
 
 /// A complete scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -313,7 +313,7 @@ impl Scenario {
         weir_qdisc::config::BuildContext {
             rate: self.bottleneck.rate,
             rtt: self.bottleneck.rtt,
-            mtu: FULL_PACKET as u32,
+            mtu: weir_core::FULL_PACKET,
             seed: weir_core::Seed { seed: self.seed, run },
         }
     }

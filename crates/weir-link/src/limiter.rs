@@ -36,7 +36,7 @@ struct Pending {
 /// A thread wakes up to a scheduling tick (4 ms at 250 Hz) late now and then. What it makes up for in a burst leaves
 /// late but is not lost to the link; with a millisecond, shared machines lost up to 0.15 % of the capacity.
 pub fn default_burst(rate: Rate) -> Bytes {
-    Bytes(rate.bytes_in(Duration::from_millis(4)).0.max(2 * 1514))
+    Bytes(rate.bytes_in(Duration::from_millis(4)).0.max(2 * u64::from(weir_core::FULL_PACKET)))
 }
 
 impl Limiter {

@@ -59,7 +59,7 @@ impl Default for CakeConfig {
             rtt: Duration::from_millis(100),
             isolation: HostIsolation::default(),
             memory_limit: None,
-            mtu: 1514,
+            mtu: weir_core::FULL_PACKET,
         }
     }
 }

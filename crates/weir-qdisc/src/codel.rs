@@ -100,7 +100,7 @@ impl Default for CodelConfig {
             limit: QueueLimit::Packets(1000),
             ecn: false,
             ce_threshold: None,
-            mtu: 1514,
+            mtu: weir_core::FULL_PACKET,
             kernel: KernelVariant::default(),
         }
     }

@@ -40,7 +40,7 @@ pub struct DrrConfig {
 
 impl Default for DrrConfig {
     fn default() -> Self {
-        Self { quantum: 1514, limit: 1000, flows: 1024 }
+        Self { quantum: weir_core::FULL_PACKET, limit: 1000, flows: 1024 }
     }
 }
 

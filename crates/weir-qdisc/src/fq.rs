@@ -54,8 +54,8 @@ impl Default for FqConfig {
         Self {
             limit: 10_000,
             flow_limit: 100,
-            quantum: 2 * 1514,
-            initial_quantum: 10 * 1514,
+            quantum: 2 * weir_core::FULL_PACKET,
+            initial_quantum: 10 * weir_core::FULL_PACKET,
             refill_delay: Duration::from_millis(40),
             flows: 1024,
             ce_threshold: None,

@@ -51,7 +51,7 @@ const UDP_HEADER: u32 = 14 + 20 + 8;
 const TCP_ACK: u32 = TCP_HEADER;
 /// QUIC's headers and a frame with one range: type, largest number, delay, count and range of 1 + 4 + 2 + 1 + 4 bytes.
 const QUIC_ACK: u32 = QUIC_HEADER + 12;
-pub(crate) const DATAGRAM: u32 = 1514;
+pub(crate) const DATAGRAM: u32 = weir_core::FULL_PACKET;
 
 /// A flow that is to be made.
 pub struct FlowSpec {

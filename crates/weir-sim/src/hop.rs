@@ -22,7 +22,7 @@ impl HopId {
 }
 
 /// Wire bytes of the longest ordinary packet on Ethernet.
-pub(crate) const MTU: u32 = 1514;
+pub(crate) const MTU: u32 = weir_core::FULL_PACKET;
 
 /// A link that is to be made.
 #[derive(Clone, Debug)]
