@@ -10,16 +10,34 @@ use std::str::FromStr;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use weir_core::{Duration, Rate};
+use weir_core::{Duration, Rate, full_packet};
 use weir_qdisc::Limit;
 
 use super::setup::SetupError;
 use super::words::nearest;
 
-/// Wire bytes of a full packet with its Ethernet header, as the kernel's `psched_mtu` counts.
-pub(super) const FULL_PACKET: u64 = 1514;
-/// What a limit in BDP is divided by where a queue counts packets.
-const BDP_PACKET: u64 = 1500;
+/// What a queue's limits are reckoned by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reckoning {
+    /// The queue's share of the rate.
+    pub rate: Rate,
+    /// The round-trip time of limits in BDP.
+    pub rtt: Duration,
+    /// The MTU of the interface, in bytes.
+    pub mtu: u32,
+}
+
+impl Reckoning {
+    /// Wire bytes of a full packet.
+    fn full_packet(self) -> u64 {
+        full_packet(self.mtu).into()
+    }
+
+    /// How many packets of the MTU make up so many bytes.
+    fn packets(self, bytes: u64) -> u64 {
+        bytes / u64::from(self.mtu.max(1))
+    }
+}
 
 /// A kind of queue discipline that may stand under one of the two classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -89,6 +107,13 @@ impl LeafKind {
     /// Whether `ecn` and `noecn` are words of it.
     pub fn can_mark(self) -> bool {
         matches!(self, Self::Codel | Self::FqCodel | Self::Pie | Self::FqPie | Self::Red)
+    }
+
+    /// Whether it keeps the MTU that the interface had when the queue was made (`codel_init`, `fq_codel_init`, `fq_init`,
+    /// `fq_pie_init`). The others count no MTU, or ask for it with each packet (`pie_drop_early`); CAKE's counts for its own
+    /// shaper alone.
+    pub(super) fn keeps_mtu(self) -> bool {
+        matches!(self, Self::Codel | Self::FqCodel | Self::Fq | Self::FqPie)
     }
 
     /// Whether it marks when nothing is said: the kernel's default (`fq_codel_init` sets it; CAKE has no choice).
@@ -296,8 +321,8 @@ impl Leaf {
             && (self.interval.is_none() || next.interval.is_some())
     }
 
-    /// What the kernel is to be told of the limit at the queue's share of the rate; `None` leaves it to the kernel.
-    fn limit_at(&self, rate: Rate, rtt: Duration) -> Result<Option<u64>, SetupError> {
+    /// What the kernel is to be told of the limit; `None` leaves it to the kernel.
+    fn limit_at(&self, by: Reckoning) -> Result<Option<u64>, SetupError> {
         let Some(unit) = self.kind.unit() else { return Ok(None) };
         let limit = match (self.limit, unit) {
             (Some(limit), _) => limit,
@@ -306,18 +331,20 @@ impl Leaf {
         };
         let (value, least, sort) = match limit {
             Limit::Packets(packets) => (u64::from(packets), 1, "packets"),
-            Limit::Bytes(bytes) => (bytes.0, FULL_PACKET, "bytes"),
-            Limit::Time(time) => match (rate.bytes_in(time).0, unit) {
-                (bytes, Unit::Bytes) => (bytes, FULL_PACKET, "bytes"),
-                (bytes, Unit::Packets) => (bytes / BDP_PACKET, 1, "packets"),
+            Limit::Bytes(bytes) => (bytes.0, by.full_packet(), "bytes"),
+            Limit::Time(time) => match (by.rate.bytes_in(time).0, unit) {
+                (bytes, Unit::Bytes) => (bytes, by.full_packet(), "bytes"),
+                (bytes, Unit::Packets) => (by.packets(bytes), 1, "packets"),
             },
             Limit::Bdp(factor) => {
-                let bytes = (rate.bytes_in(rtt).0 as f64 * factor) as u64;
+                let bytes = (by.rate.bytes_in(by.rtt).0 as f64 * factor) as u64;
                 match unit {
                     // A default is never less than two packets; what was asked for is checked.
-                    Unit::Bytes if self.limit.is_none() => (bytes.max(2 * FULL_PACKET), FULL_PACKET, "bytes"),
-                    Unit::Bytes => (bytes, FULL_PACKET, "bytes"),
-                    Unit::Packets => (bytes / BDP_PACKET, 1, "packets"),
+                    Unit::Bytes if self.limit.is_none() => {
+                        (bytes.max(2 * by.full_packet()), by.full_packet(), "bytes")
+                    }
+                    Unit::Bytes => (bytes, by.full_packet(), "bytes"),
+                    Unit::Packets => (by.packets(bytes), 1, "packets"),
                 }
             }
         };
@@ -325,8 +352,10 @@ impl Leaf {
             return Err(SetupError::value(
                 "limit",
                 &format!(
-                    "{limit} of a {} at {rate} is {value} {sort}; use {least} to {}",
+                    "{limit} of a {} at {} and MTU {} is {value} {sort}; use {least} to {}",
                     self.kind,
+                    by.rate,
+                    by.mtu,
                     u32::MAX
                 ),
             ));
@@ -334,29 +363,29 @@ impl Leaf {
         Ok(Some(value))
     }
 
-    /// How many bytes it may hold at the queue's share of the rate, if it counts bytes and the limit is one it can have.
-    pub(super) fn bytes_at(&self, rate: Rate, rtt: Duration) -> Option<u64> {
+    /// How many bytes it may hold, if it counts bytes and the limit is one it can have.
+    pub(super) fn bytes_at(&self, by: Reckoning) -> Option<u64> {
         let counts_bytes = self.kind.unit() == Some(Unit::Bytes);
-        counts_bytes.then(|| self.limit_at(rate, rtt).ok().flatten()).flatten()
+        counts_bytes.then(|| self.limit_at(by).ok().flatten()).flatten()
     }
 
     /// The words that `tc` takes after `handle H:`.
     ///
     /// # Errors
-    /// When the limit holds no packet at this rate.
-    pub fn words(&self, rate: Rate, rtt: Duration) -> Result<String, SetupError> {
+    /// When the limit holds no full packet.
+    pub fn words(&self, by: Reckoning) -> Result<String, SetupError> {
         let mut words = self.kind.name().to_owned();
         match self.kind {
             LeafKind::Cake => words += " unlimited",
             _ => {
-                if let Some(limit) = self.limit_at(rate, rtt)? {
+                if let Some(limit) = self.limit_at(by)? {
                     words += &format!(" limit {limit}");
                 }
             }
         }
         if self.kind == LeafKind::Red {
             // RED's clock and mean need a packet size and the rate; tc derives both thresholds from the limit.
-            words += &format!(" avpkt 1000 bandwidth {}bit", rate.bits_per_sec());
+            words += &format!(" avpkt 1000 bandwidth {}bit", by.rate.bits_per_sec());
         }
         for (name, value) in [("target", self.target), ("interval", self.interval)] {
             if let Some(value) = value {

@@ -42,7 +42,7 @@ pub use error::KernelError;
 pub use hold::Held;
 pub use journal::{JournalError, Phase};
 pub use keys::{DEFAULT_PRESET, Keys, LawKeys};
-pub use leaf::{Leaf, LeafKind, Queues};
+pub use leaf::{Leaf, LeafKind, Queues, Reckoning};
 pub use plan::ifb_name;
 pub use program::{ProgramCost, Programs, Role};
 pub use qdisc::Qdisc;

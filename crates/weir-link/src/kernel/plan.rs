@@ -6,6 +6,8 @@
 
 use std::io;
 
+use weir_core::ETHERNET_MTU;
+
 use super::attach::Hook;
 use super::hooks::{Hooks, Part, Presence};
 use super::ingress::Others;
@@ -79,6 +81,12 @@ impl Seen {
     /// Whether the root is the one that `up` made.
     pub(super) fn root_is_ours(&self) -> bool {
         tree::is_ours(self.qdiscs.root())
+    }
+
+    /// What is wanted, reckoned by the interface's MTU.
+    pub(super) fn fitted(&self, setup: &Setup) -> Result<Setup, SetupError> {
+        let mtu = self.link.as_ref().map_or(setup.mtu, |link| link.mtu);
+        setup.clone().with_mtu(mtu)
     }
 
     /// The setup that is complete now.
@@ -179,14 +187,18 @@ impl Seen {
 
     fn ingress(&self, setup: &Setup, before: Option<&Setup>) -> Result<Vec<Step>, UpError> {
         let name = ifb_name(self.index);
+        let mtu = self.link.as_ref().map_or(ETHERNET_MTU, |link| link.mtu);
         let mut steps = Vec::new();
         match &self.ifb {
             Some(ifb) if ifb.kind != "ifb" || self.journal.is_none() => {
                 return Err(UpError::NameTaken { name, device: self.device().to_owned() });
             }
+            Some(ifb) if ifb.mtu != mtu => {
+                let line = format!("link set {name} mtu {mtu}");
+                steps.push(Step::new(format!("the MTU of {}", self.device()), Action::Ip(vec![line])));
+            }
             Some(_) => {}
             None => {
-                let mtu = self.link.as_ref().map_or(1500, |link| link.mtu);
                 let lines = vec![
                     format!("link add {name} type ifb"),
                     format!("link set {name} mtu {mtu} txqueuelen 1000 up"),

@@ -156,6 +156,13 @@ impl Qdiscs {
     }
 }
 
+#[cfg(test)]
+impl FromIterator<Qdisc> for Qdiscs {
+    fn from_iter<T: IntoIterator<Item = Qdisc>>(qdiscs: T) -> Self {
+        Self(qdiscs.into_iter().collect())
+    }
+}
+
 /// Whether `clsact` holds a filter of anybody.
 pub(super) fn has_filters(index: u32) -> io::Result<bool> {
     for side in CLSACT_SIDES {

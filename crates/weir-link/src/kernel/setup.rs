@@ -6,16 +6,18 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use weir_core::{Duration, Rate};
+use weir_core::{Duration, ETHERNET_MTU, Rate, full_packet};
 use weir_law::{MainSignal, Params};
 
 use super::keys::Keys;
-use super::leaf::{Leaf, Queues};
+use super::leaf::{Leaf, Queues, Reckoning};
 
 /// Flows that are remembered unless told otherwise.
 pub const DEFAULT_FLOWS: u32 = 65_536;
 /// Round-trip time by which limits in BDP are reckoned unless told otherwise.
 pub const DEFAULT_RTT: Duration = Duration::from_millis(100);
+/// The least MTU of a link that carries IPv4, in bytes (RFC 791).
+const LEAST_MTU: u32 = 68;
 /// Below this a full packet takes more than a second and a half.
 const LOWEST_RATE: Rate = Rate::from_bits_per_sec(8_000);
 /// Above this a burst of one millisecond overflows HTB's 32-bit token times on some kernels, and no test was ever made.
@@ -241,6 +243,13 @@ impl TryFrom<String> for Share {
     }
 }
 
+/// The longest packet that IP has, and a header (RFC 791, RFC 8200): a larger MTU makes no longer packets.
+const LARGEST_MTU: u32 = 65_536;
+
+fn ethernet_mtu() -> u32 {
+    ETHERNET_MTU
+}
+
 /// What is wanted, complete.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
@@ -256,6 +265,9 @@ pub struct Setup {
     pub queues: Queues,
     /// The round-trip time of limits in BDP.
     pub rtt: Duration,
+    /// The MTU by which limits, bursts and turns are reckoned, in bytes: the interface's once it is known.
+    #[serde(default = "ethernet_mtu")]
+    pub mtu: u32,
     /// Whether a queue may use what the other leaves.
     pub split: LinkSplit,
     /// How the rate is divided.
@@ -323,6 +335,7 @@ impl Setup {
             direction,
             queues,
             rtt: keys.rtt.unwrap_or(DEFAULT_RTT),
+            mtu: ETHERNET_MTU,
             split: keys.split.unwrap_or_default(),
             share: keys.share.unwrap_or_default(),
             law,
@@ -330,12 +343,43 @@ impl Setup {
             replace: keys.replace.unwrap_or_default(),
             keys,
         };
-        for direction in setup.direction.each() {
-            let (standard, responsive) = setup.shares(*direction);
-            setup.queues.standard.words(standard, setup.rtt)?;
-            setup.queues.responsive.words(responsive, setup.rtt)?;
-        }
+        // What no interface can have is found without one.
+        Self { mtu: LEAST_MTU, ..setup.clone() }.check_limits()?;
         Ok(setup)
+    }
+
+    /// The same on an interface with this MTU.
+    ///
+    /// # Errors
+    /// Names a limit that holds no full packet of it.
+    pub fn with_mtu(self, mtu: u32) -> Result<Self, SetupError> {
+        let setup = Self { mtu: mtu.min(LARGEST_MTU), ..self };
+        setup.check_limits()?;
+        Ok(setup)
+    }
+
+    fn check_limits(&self) -> Result<(), SetupError> {
+        for direction in self.direction.each() {
+            let (standard, responsive) = self.shares(*direction);
+            self.queues.standard.words(self.reckoning(standard))?;
+            self.queues.responsive.words(self.reckoning(responsive))?;
+        }
+        Ok(())
+    }
+
+    /// Whether all is reckoned by the MTU that the interface has.
+    pub(super) fn is_for_mtu(&self, mtu: u32) -> bool {
+        self.mtu == mtu.min(LARGEST_MTU)
+    }
+
+    /// What the limits of a queue with this share of the rate are reckoned by.
+    pub(super) fn reckoning(&self, rate: Rate) -> Reckoning {
+        Reckoning { rate, rtt: self.rtt, mtu: self.mtu }
+    }
+
+    /// Wire bytes of a full packet.
+    pub(super) fn full_packet(&self) -> u64 {
+        full_packet(self.mtu).into()
     }
 
     /// The whole rate of a direction.
@@ -432,6 +476,31 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_of_the_interface() {
+        let setup = setup("eth0 rate 1mbit queues bfifo:limit=1400b/pfifo:limit=1bdp");
+        let error = setup.clone().with_mtu(1500).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "limit: 1400b of a bfifo at 500kbit and MTU 1500 is 1400 bytes; use 1514 to 4294967295"
+        );
+        let small = setup.clone().with_mtu(1280).unwrap();
+        assert_eq!(small.mtu, 1280);
+        // 6250 bytes are no packet of 9000.
+        let packets = |mtu| {
+            let setup = Setup { mtu, ..setup.clone() };
+            setup.queues.responsive.words(setup.reckoning(setup.shares(Direction::Egress).1))
+        };
+        assert_eq!(packets(576).unwrap(), "pfifo limit 10");
+        assert!(packets(9000).unwrap_err().to_string().contains("is 0 packets; use 1 to"));
+    }
+
+    #[test]
+    fn an_mtu_beyond_what_ip_fills_is_that() {
+        let setup = setup("eth0 rate 1mbit").with_mtu(u32::MAX).unwrap();
+        assert_eq!(setup.full_packet(), 65_550);
+    }
+
+    #[test]
     fn flags_go_over_the_file() {
         let below = Keys {
             rate: Some("1mbit".parse().unwrap()),
@@ -457,7 +526,7 @@ mod tests {
             ("eth0 rate 1mbit queues bfifo/pfifo ecn", "ecn: neither queue"),
             ("eth0 rate 1mbit flows 3", "flows: 3 is not"),
             ("eth0 rate 1mbit queues bfifo/codel limit 10p", "limit: bfifo counts bytes"),
-            ("eth0 rate 1mbit queues bfifo:limit=100b/codel", "limit: 100b of a bfifo"),
+            ("eth0 rate 1mbit queues bfifo:limit=80b/codel", "limit: 80b of a bfifo"),
             ("eth0 rate 1mbit queues cake/codel limit 10p", "'limit' is not an option of cake"),
         ] {
             let said = refusal(line);

@@ -225,6 +225,13 @@ fn faults(instance: &Instance, seen: &Seen, qdiscs: &Qdiscs) -> Vec<Fault> {
     }
     let queues = &instance.setup.queues;
     let mut faults = Vec::new();
+    if let Some(link) = seen.link.as_ref().filter(|link| !instance.setup.is_for_mtu(link.mtu)) {
+        let what = format!(
+            "the MTU of {device} is {}, and the limits, bursts and turns of {queue_device} are for one of {}",
+            link.mtu, instance.setup.mtu
+        );
+        faults.extend(fault(what, &mend));
+    }
     for (name, handle, leaf) in [
         ("responsive", RESPONSIVE_HANDLE, &queues.responsive),
         ("standard", STANDARD_HANDLE, &queues.standard),

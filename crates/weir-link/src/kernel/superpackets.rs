@@ -36,7 +36,7 @@ pub(super) fn warnings(setup: &Setup, direction: Direction, largest: u32) -> Vec
         Direction::Ingress => format!("`ethtool -K {} gro off`", setup.device),
     };
     let warn = |(title, leaf, rate): (&str, &Leaf, _)| {
-        let bytes = leaf.bytes_at(rate, setup.rtt).filter(|bytes| *bytes < needed)?;
+        let bytes = leaf.bytes_at(setup.reckoning(rate)).filter(|bytes| *bytes < needed)?;
         Some(format!(
             "the {title} queue ({direction}) is a {} of {bytes} bytes, which holds less than two of the super-packets of up \
              to {largest} bytes that {} makes: TCP would starve there; give it a larger limit ({}:limit={needed}b) or switch \

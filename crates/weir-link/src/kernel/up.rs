@@ -245,6 +245,7 @@ pub struct Up {
 /// What can be seen to be wrong without privileges.
 pub fn plan(setup: &Setup) -> Result<Up, UpError> {
     let seen = Seen::of_device(&setup.device)?;
+    let setup = &seen.fitted(setup)?;
     let steps = first(leftovers(&seen)?).chain(examine(&seen, setup)?).collect();
     Ok(Up { steps, warnings: warnings(&seen, setup) })
 }
@@ -259,6 +260,7 @@ pub fn up(setup: &Setup, on_step: &mut dyn FnMut(&Step) -> ControlFlow<()>) -> R
     check::privileges(false)?;
     let _lock = Lock::take()?;
     let seen = Seen::of_device(&setup.device)?;
+    let setup = &seen.fitted(setup)?;
     sweep(seen.namespace)?;
     let steps = examine(&seen, setup)?;
     let steps = first(leftovers(&seen)?).chain(steps).collect();
