@@ -48,7 +48,7 @@ pub struct ProgramConfig {
 }
 
 /// Of which layout the settings and the table are. Goes up when either changes.
-const LAYOUT_VERSION: u32 = 4;
+const LAYOUT_VERSION: u32 = 5;
 
 /// What the ring of events holds: the records of some 1000 ended cycles, which is one in 10 ms for each of ten flows for a
 /// second. Without listeners there is only the page that the kernel wants.
