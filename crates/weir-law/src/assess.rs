@@ -38,21 +38,22 @@ use judge::{Judge, Reports};
 pub struct Options {
     /// The law's settings.
     pub params: Params,
-    /// Addresses and ports that are told apart, some 2 kB each; packets of more are counted and left out.
+    /// Addresses and ports that are told apart, 2 kB each, and 1 kB more with many judgements; packets of more are counted and left out.
     pub max_flows: usize,
     /// Connections in the report, 1.5 kB each; reused addresses and ports make more of them than `max_flows`. More are
     /// counted and left out.
     pub max_reports: usize,
     /// What all flows together keep at a time: so many unacknowledged segments, so many signals, so many values for
     /// quantiles (and eight for each flow), and a quarter as many listed judgements (and eight for each direction).
-    /// About 300 bytes each.
+    /// About 500 bytes each.
     pub max_kept: usize,
 }
 
 impl Options {
     /// With these settings, and room for `flows` flows.
     pub fn new(params: Params, flows: usize) -> Self {
-        Self { params, max_flows: flows, max_reports: flows.saturating_mul(2), max_kept: 1 << 19 }
+        let twice = flows.saturating_mul(2);
+        Self { params, max_flows: flows, max_reports: twice, max_kept: twice.max(1 << 19) }
     }
 }
 
