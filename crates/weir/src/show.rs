@@ -55,9 +55,11 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<ExitCode> {
         talk::print_json(
             &shown.iter().map(Shown::Known).chain(lost.iter().map(Shown::Lost)).collect::<Vec<_>>(),
         )?;
-    } else if wanted.flows && !shown.is_empty() {
-        talk::print(&text::flows(&shown, args.statistics))?;
-    } else if !wanted.flows && !(shown.is_empty() && lost.is_empty()) {
+    } else if wanted.flows {
+        if !shown.is_empty() {
+            talk::print(&text::flows(&shown, args.statistics))?;
+        }
+    } else if !shown.is_empty() || !lost.is_empty() {
         talk::print(&text::bottlenecks(&shown, &lost, args.statistics, now_unix_s()))?;
     }
     if lost.is_empty() && !text::any_fault(&shown) {

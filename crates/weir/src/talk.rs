@@ -115,26 +115,30 @@ fn story(error: &anyhow::Error) -> String {
     })
 }
 
-/// What [`stop_flag`] has handed out.
+/// What [`stop_flag`] and [`lone_stop_flag`] have handed out.
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// A flag that the first Ctrl-C, SIGTERM or SIGHUP sets; after it, Ctrl-C or SIGTERM ends the process at once. Another
 /// SIGHUP does not: a terminal that is closed sends one itself, and its shell another.
 pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::clone(STOP.get_or_init(Arc::default));
-    for signal in ending_signals() {
-        if signal != SIGHUP {
-            let code = i32::from(INTERRUPTED);
-            signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))?;
-        }
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    let stop = STOP.get_or_init(Arc::default);
+    // These come first: a signal's actions run in the order that they were registered in.
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), Arc::clone(stop))?;
     }
-    Ok(stop)
+    lone_stop_flag()
 }
 
-/// The signals that end a command: SIGHUP only where whoever started it, such as nohup(1), has not had it ignored.
-pub(crate) fn ending_signals() -> impl Iterator<Item = libc::c_int> {
-    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
+/// The same, but no second signal ends the process: for a command that has a terminal to put back.
+pub(crate) fn lone_stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = STOP.get_or_init(Arc::default);
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // Whoever started this, such as nohup(1), may have had hangups ignored.
+        if signal != SIGHUP || !is_ignored(SIGHUP) {
+            signal_hook::flag::register(signal, Arc::clone(stop))?;
+        }
+    }
+    Ok(Arc::clone(stop))
 }
 
 fn is_ignored(signal: libc::c_int) -> bool {

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         let make = eye.device.as_deref().unwrap_or("DEVICE");
         anyhow::bail!("there is no bottleneck{on} to watch; make one: weir up dev {make} rate RATE");
     }
-    let pace = Pace { interval, count: args.count, stop: stop_flag()? };
+    let pace = Pace { interval, count: args.count, stop: talk::lone_stop_flag()? };
     if args.json { stream::run(eye, first, &pace) } else { screen::run(eye, first, &pace) }
 }
 
@@ -64,15 +64,6 @@ struct Pace {
     count: Option<u64>,
     /// Set by the signals that end a command.
     stop: Arc<AtomicBool>,
-}
-
-/// A flag that signals set. Unlike elsewhere no second one ends the process: that would leave the terminal as it is.
-fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in talk::ending_signals() {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
 }
 
 /// Looks at the bottlenecks.
