@@ -46,18 +46,6 @@ pub(super) fn speed(name: &str) -> Option<Rate> {
     (megabits != 0 && megabits < u64::from(u32::MAX)).then(|| Rate::from_bits_per_sec(megabits * 1_000_000))
 }
 
-/// Whether mounts made here are not seen by the system's first process, or by the one that started this: pins in such a
-/// bpffs go with the last process that sees it. Of whom may not be looked at, nothing is said.
-pub(super) fn mounts_are_private() -> bool {
-    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
-    let here = namespace("thread-self");
-    let others = ["1".to_owned(), std::os::unix::process::parent_id().to_string()];
-    others
-        .iter()
-        .filter_map(|other| namespace(other))
-        .any(|other| here.as_ref().is_some_and(|here| *here != other))
-}
-
 /// What the calling thread may do, as bits.
 fn capabilities() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();

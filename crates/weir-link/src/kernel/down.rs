@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use super::check;
 use super::journal::{Lock, NamespaceId};
+use super::mounts;
 use super::plan::Seen;
 use super::qdisc;
 use super::step::{Runner, Step};
@@ -51,8 +52,10 @@ fn run(
 ) -> Result<Down, UpError> {
     let _lock = if act {
         check::privileges(false)?;
+        mounts::check("down")?;
         Some(Lock::take()?)
     } else {
+        mounts::check("down")?;
         None
     };
     let unread = |source| UpError::Unread { source };

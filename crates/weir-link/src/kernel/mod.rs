@@ -17,6 +17,7 @@ mod journal;
 mod keys;
 mod leaf;
 mod mirred;
+mod mounts;
 mod netlink;
 mod nft;
 mod plan;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::attach::Hook;
 use super::hooks::{Hooks, Part};
 use super::journal::{self, Journal, NamespaceId, Phase, pins};
+use super::mounts;
 use super::plan::{Seen, ifb_name};
 use super::qdisc::{self, LinkState, Qdiscs};
 use super::setup::{Direction, Directions, Setup};
@@ -257,8 +258,11 @@ fn faults(instance: &Instance, seen: &Seen, qdiscs: &Qdiscs) -> Vec<Fault> {
         };
         faults.extend(fault(what, &makes_room));
     }
-    // Who may not look into bpffs cannot tell.
-    if std::fs::read_dir(BPFFS).is_ok() {
+    // Who may not look into bpffs cannot tell, nor who has another.
+    if let Some(name) = mounts::hide_pins() {
+        let what = "the programs cannot be seen through the mounts that `ip netns exec` makes".to_owned();
+        faults.extend(fault(what, &format!("nsenter --net=/run/netns/{name} weir show")));
+    } else if std::fs::read_dir(BPFFS).is_ok() {
         for program in instance.programs.iter().filter(|program| program.hook.is_none()) {
             faults.extend(fault(format!("the program {} is not attached", program.what), &mend));
         }

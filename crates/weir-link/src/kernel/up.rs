@@ -10,6 +10,7 @@ use super::check;
 use super::error::KernelError;
 use super::journal::{JournalError, Lock};
 use super::leaf::LeafKind;
+use super::mounts;
 use super::plan::Seen;
 use super::qdisc::{self, LinkState};
 use super::setup::{Direction, Setup, SetupError};
@@ -148,6 +149,25 @@ pub enum UpError {
         /// What is missing and what for.
         missing: String,
     },
+    /// Mounts of `ip netns exec`, which end with it.
+    #[error(
+        "`ip netns exec` gives its command mounts of its own, with another /sys/fs/bpf, which ends with it: programs \
+         would not stay there, and those that are up cannot be reached; write \
+         `nsenter --net=/run/netns/{name} weir {verb} ...` instead"
+    )]
+    NetnsExec {
+        /// The command of Weir.
+        verb: &'static str,
+        /// The network namespace.
+        name: String,
+    },
+    /// Mounts that no other process has.
+    #[error(
+        "no other process has the mounts that are seen here, and /sys/fs/bpf is not mounted: programs that are pinned \
+         there would go when this command ends; before these mounts are made, mount it with \
+         `mount -t bpf bpf /sys/fs/bpf`"
+    )]
+    PassingMounts,
     /// The kernel has no BTF.
     #[error(
         "this kernel does not describe its types (/sys/kernel/btf/vmlinux is missing), without which no eBPF program of \
@@ -244,6 +264,7 @@ pub struct Up {
 /// # Errors
 /// What can be seen to be wrong without privileges.
 pub fn plan(setup: &Setup) -> Result<Up, UpError> {
+    mounts::check("up")?;
     let seen = Seen::of_device(&setup.device)?;
     let setup = &seen.fitted(setup)?;
     let steps = first(leftovers(&seen)?).chain(examine(&seen, setup)?).collect();
@@ -258,6 +279,7 @@ pub fn plan(setup: &Setup) -> Result<Up, UpError> {
 pub fn up(setup: &Setup, on_step: &mut dyn FnMut(&Step) -> ControlFlow<()>) -> Result<Up, UpError> {
     // Asked first, so that a user without privileges hears that, and not of a lock that cannot be taken.
     check::privileges(false)?;
+    mounts::check("up")?;
     let _lock = Lock::take()?;
     let seen = Seen::of_device(&setup.device)?;
     let setup = &seen.fitted(setup)?;
@@ -320,13 +342,7 @@ fn examine(seen: &Seen, setup: &Setup) -> Result<Vec<Step>, UpError> {
 
 fn warnings(seen: &Seen, setup: &Setup) -> Vec<String> {
     let mut warnings = Vec::new();
-    if check::mounts_are_private() {
-        warnings.push(
-            "the mounts seen here are not the system's (`ip netns exec` makes its own): the pins, and with them the \
-             programs, may go when this command ends; enter a namespace with `nsenter --net=/run/netns/NAME` instead"
-                .to_owned(),
-        );
-    }
+    warnings.extend(mounts::warning());
     let speed = seen.link.as_ref().and_then(|link| check::speed(&link.name));
     if let Some(speed) = speed {
         for direction in setup.direction.each() {
