@@ -7,6 +7,7 @@ mod doctor;
 mod down;
 mod figure;
 mod generate;
+mod rates;
 mod reload;
 mod run;
 mod show;

@@ -63,6 +63,7 @@ fn load(args: &RunArgs) -> anyhow::Result<Vec<Scenario>> {
     let mut scenarios = Vec::new();
     for path in &args.scenarios {
         let mut scenario = Scenario::load(path)?;
+        crate::rates::warn_of_scenario(path);
         if let Some(seed) = args.seed {
             scenario.seed = seed;
         }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use weir_link::kernel::{self, Keys, Setup, Step, UpError};
 
 use crate::cli::{SetupArgs, StepOutput, UpArgs};
-use crate::talk;
+use crate::{rates, talk};
 
 /// Sets up, or says what it would do.
 pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
@@ -68,15 +68,29 @@ pub(crate) fn failed(error: &UpError) -> ExitCode {
 pub(crate) fn keys(args: &SetupArgs) -> anyhow::Result<Result<Keys, String>> {
     let below = match &args.config {
         Some(path) => read(path)?,
-        None => Ok(Keys::default()),
+        None => Ok((Keys::default(), toml::Table::new())),
     };
-    let above = kernel::parse_words(&words(args)).map_err(|error| error.to_string());
-    Ok(below.and_then(|below| Ok(above?.over(below))))
+    let words = words(args);
+    let above = kernel::parse_words(&words).map_err(|error| error.to_string());
+    Ok(below.and_then(|(below, file)| {
+        let above = above?;
+        warn_of_rates(&words, &file);
+        Ok(above.over(below))
+    }))
 }
 
 /// All that is wanted, or what is wrong with it.
 pub(crate) fn setup(keys: Keys) -> Result<Setup, String> {
     Setup::from_keys(keys).map_err(|error| error.to_string())
+}
+
+/// Says where a rate is in bytes per second: of the words, and where they say nothing, of the file.
+fn warn_of_rates(words: &[String], file: &toml::Table) {
+    for key in ["rate", "ingress_rate"] {
+        let said = words.windows(2).find(|pair| pair[0].replace('-', "_") == key);
+        let text = said.map(|pair| pair[1].as_str()).or_else(|| file.get(key)?.as_str());
+        rates::warn(key, text.unwrap_or_default());
+    }
 }
 
 /// The words, then the flags as words.
@@ -105,9 +119,11 @@ fn words(args: &SetupArgs) -> Vec<String> {
     words
 }
 
-fn read(path: &Path) -> anyhow::Result<Result<Keys, String>> {
+/// The keys of a file, and the file as it was written.
+fn read(path: &Path) -> anyhow::Result<Result<(Keys, toml::Table), String>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(toml::from_str(&text).map_err(|error| {
+    let read = toml::from_str(&text).and_then(|keys| Ok((keys, toml::from_str(&text)?)));
+    Ok(read.map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
         format!("{}, line {line}: {}", path.display(), with_nearest(error.message().trim_end()))
     }))
