@@ -232,7 +232,7 @@ fn it_comes_changes_in_place_and_goes() {
     world.bottleneck.enter(|| {
         for words in [
             "to-s rate 150mbit queues bfifo/bfifo direction both ingress_rate 100mbit",
-            "to-s rate 150mbit queues bfifo/bfifo direction both ingress_rate 300mbit split borrow share 30/70",
+            "to-s rate 150mbit queues bfifo/bfifo direction both ingress_rate 300mbit split hard share 30/70",
             "to-s rate 150mbit queues bfifo/bfifo direction both ingress_rate 300mbit set mss=1000",
             "to-s rate 900mbit queues bfifo:limit=64kb/bfifo:limit=64kb direction both preset comsys",
             "to-s rate 50mbit queues bfifo/bfifo",
@@ -268,7 +268,7 @@ fn interrupted_at_any_step_all_is_as_before() {
     let Some(world) = world() else { return };
     let first = "to-s rate 200mbit queues bfifo/bfifo direction both";
     // Another rate, another kind of queue, another law and table, one direction less.
-    let second = "to-s rate 80mbit queues pfifo/bfifo:limit=50kb split borrow set mss=1000 flows 128";
+    let second = "to-s rate 80mbit queues pfifo/bfifo:limit=50kb split hard set mss=1000 flows 128";
     world.bottleneck.enter(|| {
         let clean = everything("to-s");
         let mut steps = 0;

@@ -230,3 +230,101 @@ fn slips_are_answered_with_what_was_meant() {
         assert_eq!(stdout(&output), "", "{line}");
     }
 }
+
+#[test]
+fn rates_in_bytes_per_second_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lo.toml");
+    let file = path.to_str().unwrap();
+    std::fs::write(&path, "rate = \"1.5MBps\"\n").unwrap();
+    let warned = |line: &str| {
+        let output = weir().args(words(line)).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        (stdout(&output), stderr(&output))
+    };
+    for (line, written, bits, meant) in [
+        ("up lo rate 100mbps --dry-run", "rate: 100mbps", "800mbit", "100mbit"),
+        ("up lo --rate 20Kbps --dry-run", "rate: 20Kbps", "160kbit", "20kbit"),
+        (
+            "up lo rate 1mbit direction both ingress_rate 2gbps --dry-run",
+            "ingress_rate: 2gbps",
+            "16gbit",
+            "2gbit",
+        ),
+        (&format!("up --config {file} dev lo --dry-run"), "rate: 1.5MBps", "12mbit", "1.5mbit"),
+    ] {
+        let (_, said) = warned(line);
+        for part in ["weir: warning: ", written, bits, "bytes per second", &format!("'{meant}'")] {
+            assert!(said.contains(part), "no '{part}' in: {said}");
+        }
+        assert_eq!(said.matches("bytes per second").count(), 1, "{said}");
+    }
+    // It is what tc makes of it.
+    assert!(warned("up lo rate 100mbps --dry-run").0.contains("htb rate 800000000bit"));
+    // What the words say goes over the file, which is not meant then.
+    for line in ["up lo rate 100mbit --dry-run", &format!("up --config {file} dev lo rate 5mbit --dry-run")] {
+        assert!(!warned(line).1.contains("bytes per second"), "{line}");
+    }
+}
+
+/// What HTB's leaf classes have sent by their own rate, and what by borrowing, in packets.
+fn borrowed(wire: &Wire) -> (u64, u64) {
+    let said = wire.said("tc -s class show dev w0");
+    let of_leaves = said.split("class htb").filter(|class| class.contains(" leaf "));
+    of_leaves.fold((0, 0), |sum, class| {
+        let count = |word: &str| -> u64 {
+            let rest = class.split(word).nth(1).unwrap_or_else(|| panic!("no {word} in {said}"));
+            rest.split_whitespace().next().unwrap().parse().unwrap()
+        };
+        (sum.0 + count("lended:"), sum.1 + count("borrowed:"))
+    })
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "two transfers on the real clock are compared")]
+fn a_lone_download_gets_the_whole_rate() {
+    let Some(wire) = Wire::new() else { return };
+    let transfer = |line: &str| {
+        wire.must(line);
+        let start = std::time::Instant::now();
+        wire.transfer(2_000_000, true);
+        let took = start.elapsed();
+        let (own, borrowed) = borrowed(&wire);
+        wire.must("down w0");
+        println!("{line}: {took:?}, {own} packets by a class's own rate, {borrowed} borrowed");
+        (took, own, borrowed)
+    };
+    let line = "up w0 rate 8mbit queues bfifo:limit=200kb/bfifo:limit=200kb";
+    let (lent, own, borrowed) = transfer(line);
+    assert!(borrowed * 4 > own + borrowed, "{borrowed} of {} packets were borrowed", own + borrowed);
+    let (kept, _, none) = transfer(&format!("{line} split hard"));
+    assert_eq!(none, 0);
+    // It takes twice as long at half the rate.
+    assert!(
+        kept.as_secs_f64() > 1.5 * lent.as_secs_f64(),
+        "{kept:?} with shares kept, {lent:?} with shares lent"
+    );
+    // The word that scenarios have for it.
+    assert!(transfer(&format!("{line} split shared")).2 > 0);
+}
+
+#[test]
+fn a_changed_mtu_is_shown_and_reloaded() {
+    let Some(wire) = Wire::new() else { return };
+    wire.must("up w0 rate 1mbit queues bfifo/bfifo direction both");
+    wire.near.ip(&["link set w0 mtu 9000".to_owned()]).unwrap();
+    let shown = wire.weir("show", None);
+    assert_eq!(shown.status.code(), Some(1));
+    assert_eq!(stdout(&shown).matches("FAULT the MTU of w0 is 9000").count(), 2, "{}", stdout(&shown));
+    assert_eq!(stdout(&shown).matches("mend: weir reload dev w0").count(), 2, "{}", stdout(&shown));
+    wire.must("reload dev w0");
+    assert!(stdout(&wire.must("show")).contains("w0 egress: up"));
+    assert!(wire.said("tc qdisc show dev w0").contains("limit 18028b"));
+    // A limit of 12 packets of 1500 bytes is two of 9000, and none of 65535.
+    wire.must("reload dev w0 limit 18028b");
+    wire.near.ip(&["link set w0 mtu 65535".to_owned()]).unwrap();
+    let refused = wire.weir("reload dev w0", None);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("limit: 18028b") && stderr(&refused).contains("65549"), "{refused:?}");
+    wire.must("down w0");
+}

@@ -109,9 +109,9 @@ impl LeafKind {
         matches!(self, Self::Codel | Self::FqCodel | Self::Pie | Self::FqPie | Self::Red)
     }
 
-    /// Whether it keeps the MTU that the interface had when the queue was made (`codel_init`, `fq_codel_init`, `fq_init`,
-    /// `fq_pie_init`). The others count no MTU, or ask for it with each packet (`pie_drop_early`); CAKE's counts for its own
-    /// shaper alone.
+    /// Whether it keeps the MTU that the interface had when the queue was made (`codel_init`, `fq_codel_init`,
+    /// `fq_init`, `fq_pie_init`). The others count no MTU, or ask for it with each packet (`pie_drop_early`); CAKE's
+    /// counts for its own shaper alone.
     pub(super) fn keeps_mtu(self) -> bool {
         matches!(self, Self::Codel | Self::FqCodel | Self::Fq | Self::FqPie)
     }

@@ -158,9 +158,11 @@ impl fmt::Display for Directions {
 #[serde(rename_all = "lowercase")]
 pub enum LinkSplit {
     /// Each queue keeps to its share, as in the paper's prototype.
-    #[default]
     Hard,
-    /// A queue that has more to send may use the whole link.
+    /// A queue that has more to send may use what the other leaves, up to the whole link; each is sure of its share.
+    /// Not the paper's: with hard shares a lone flow has half of the link.
+    #[default]
+    #[serde(alias = "shared")]
     Borrow,
 }
 
@@ -170,7 +172,8 @@ impl FromStr for LinkSplit {
     fn from_str(text: &str) -> Result<Self, SetupError> {
         match text {
             "hard" => Ok(Self::Hard),
-            "borrow" => Ok(Self::Borrow),
+            // The word of scenarios.
+            "borrow" | "shared" => Ok(Self::Borrow),
             _ => Err(SetupError::value(
                 "split",
                 &format!(
@@ -426,7 +429,7 @@ fn queues(keys: &Keys) -> Result<Queues, SetupError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Direction, Setup};
+    use super::{Direction, LinkSplit, Setup};
     use crate::kernel::keys::Keys;
     use crate::kernel::words;
     use weir_law::MainSignal;
@@ -473,6 +476,14 @@ mod tests {
             let all = standard.bits_per_sec() + responsive.bits_per_sec();
             assert_eq!(all, setup.rate_of(direction).bits_per_sec());
         }
+    }
+
+    #[test]
+    fn shares_are_lent_unless_told_otherwise() {
+        for line in ["eth0 rate 1mbit", "eth0 rate 1mbit split borrow", "eth0 rate 1mbit split shared"] {
+            assert_eq!(setup(line).split, LinkSplit::Borrow, "{line}");
+        }
+        assert_eq!(setup("eth0 rate 1mbit split hard").split, LinkSplit::Hard);
     }
 
     #[test]

@@ -36,9 +36,9 @@ fn burst(rate: Rate, full_packet: u64) -> u64 {
     rate.bytes_in(BURST).0.clamp(2 * full_packet, u64::from(u32::MAX))
 }
 
-/// Bytes of a turn of the standard and of the responsive class: in proportion to their shares, the smaller at least a full
-/// packet, neither so much that HTB warns. (A class with a turn of less sends a packet in each turn all the same, and is
-/// never charged for the rest.)
+/// Bytes of a turn of the standard and of the responsive class: in proportion to their shares, the smaller at least a
+/// full packet, neither so much that HTB warns. (A class with a turn of less sends a packet in each turn all the same, and
+/// is never charged for the rest.)
 fn quanta(standard: Rate, responsive: Rate, full_packet: u64) -> (u64, u64) {
     let (s, r) = (standard.bits_per_sec().max(1), responsive.bits_per_sec().max(1));
     let (less, more) = (s.min(r), s.max(r));
@@ -204,8 +204,8 @@ pub(super) fn change(
                 }
             }
             (Some(_), _) => {
-                // The kernel does not take another kind under the same handle, leaves options as they were that a change
-                // does not name, and has some kinds keep the first MTU.
+                // The kernel does not take another kind under the same handle, leaves options as they were that a
+                // change does not name, and has some kinds keep the first MTU.
                 lines.push(format!("qdisc del dev {device} parent {parent} handle {handle}"));
                 lines.push(format!("qdisc add {words}"));
             }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn the_lines_are_those_of_the_contract() {
         assert_eq!(
-            built("eth0 rate 500mbit queues bfifo/codel:ecn,target=5ms"),
+            built("eth0 rate 500mbit queues bfifo/codel:ecn,target=5ms split hard"),
             "\
 tc qdisc add dev eth0 root handle 57e1: htb default 2
 tc class add dev eth0 parent 57e1: classid 57e1:ffff htb rate 500000000bit ceil 500000000bit burst 62500b cburst 62500b quantum 200000
@@ -247,7 +247,7 @@ tc class add dev eth0 parent 57e1:ffff classid 57e1:2 htb rate 250000000bit ceil
 tc qdisc add dev eth0 parent 57e1:2 handle 57e3: bfifo limit 3125000
 "
         );
-        let borrowing = built("eth0 rate 500mbit split borrow share 1/3");
+        let borrowing = built("eth0 rate 500mbit share 1/3");
         assert!(borrowing.contains("classid 57e1:1 htb rate 375000000bit ceil 500000000bit"), "{borrowing}");
         assert!(borrowing.contains("classid 57e1:2 htb rate 125000000bit ceil 500000000bit"), "{borrowing}");
     }
@@ -302,7 +302,7 @@ tc qdisc add dev eth0 parent 57e1:2 handle 57e3: bfifo limit 3125000
     #[test]
     fn an_mtu_is_followed() {
         assert_eq!(
-            followed("eth0 rate 1mbit queues bfifo/pie split borrow"),
+            followed("eth0 rate 1mbit queues bfifo/pie"),
             "\
 tc class replace dev eth0 parent 57e1:ffff classid 57e1:1 htb rate 500000bit ceil 1000000bit burst 18028b cburst 18028b quantum 9014
 tc class replace dev eth0 parent 57e1:ffff classid 57e1:2 htb rate 500000bit ceil 1000000bit burst 18028b cburst 18028b quantum 9014

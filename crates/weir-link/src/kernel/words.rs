@@ -11,7 +11,7 @@ const WORDS: &[(&str, &str)] = &[
     ("ingress_rate", "100mbit"),
     ("direction", "both"),
     ("queues", "bfifo/codel"),
-    ("split", "borrow"),
+    ("split", "hard"),
     ("share", "50/50"),
     ("limit", "1000p"),
     ("rtt", "100ms"),

@@ -7,14 +7,15 @@ use clap::Args;
 /// What `weir up` and `weir reload` take besides their words; each flag is also a word.
 #[derive(Debug, Args)]
 pub(crate) struct SetupArgs {
-    /// The interface and settings in iproute2's manner: `eth0 rate 500mbit split borrow`. Each flag below with a value,
+    /// The interface and settings in iproute2's manner: `eth0 rate 500mbit split hard`. Each flag below with a value,
     /// and --ecn, --noecn and --replace, may be written as a word.
     #[arg(value_name = "[dev] DEVICE [WORDS]")]
     pub(crate) words: Vec<String>,
     /// The interface.
     #[arg(long)]
     pub(crate) dev: Option<String>,
-    /// The rate, a little less than the link's own, so that packets wait here.
+    /// The rate, a little less than the link's own, so that packets wait here. As in tc, 100mbit is bits per second and
+    /// 100mbps bytes.
     #[arg(long)]
     pub(crate) rate: Option<String>,
     /// The rate of what is received, where it is another.
@@ -33,7 +34,8 @@ pub(crate) struct SetupArgs {
     /// The queues drop, where they would mark by default.
     #[arg(long)]
     pub(crate) noecn: bool,
-    /// hard (each queue keeps to its share, the default) or borrow (it may use what the other leaves).
+    /// borrow (each queue is sure of its share and may use what the other leaves, the default) or hard (it keeps to its
+    /// share).
     #[arg(long)]
     pub(crate) split: Option<String>,
     /// How the rate is divided, by weight [default: 50/50].
