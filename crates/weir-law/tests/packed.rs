@@ -241,15 +241,19 @@ fn ce_on_the_outside_of_a_tunnel_counts() {
     let frames = sender.tcp();
     let bare = judge(pcap(&frames, false, true, 1));
     // The tunnel's header takes the marks, and those inside keep ECT(0).
-    let moved = |ip: &[u8]| {
-        let mut inside = ip.to_vec();
-        inside[1] = inside[1].min(2);
-        ethernet(0x0800, &ipv4(4, ip[1], &inside))
+    let unmarked = |ip: &[u8]| [&[ip[0], ip[1].min(2)], &ip[2..]].concat();
+    let direct = |ip: &[u8]| ethernet(0x0800, &ipv4(4, ip[1], &unmarked(ip)));
+    let behind_tags = |ip: &[u8]| {
+        let tagged = [&[0, 5, 0x81, 0, 0, 6, 0x81, 0, 0, 7, 8, 0], &unmarked(ip)[..]].concat();
+        let header = [0, 0, 0x65, 0x58];
+        ethernet(0x0800, &ipv4(47, ip[1], &[&header[..], &ethernet(0x88a8, &tagged)].concat()))
     };
-    let report = judge(pcap(&wrapped(&frames, moved), false, true, 1));
-    let (data, expected) = (&report.flows[0].data, &bare.flows[0].data);
-    assert_eq!((data.ecn, data.mark), (expected.ecn, expected.mark));
-    assert_eq!(data.mark.verdict, Verdict::Responsive);
+    for file in [wrapped(&frames, direct), wrapped(&frames, behind_tags)] {
+        let report = judge(pcap(&file, false, true, 1));
+        let (data, expected) = (&report.flows[0].data, &bare.flows[0].data);
+        assert_eq!((data.ecn, data.mark), (expected.ecn, expected.mark));
+        assert_eq!(data.mark.verdict, Verdict::Responsive);
+    }
     // What is not ECN-capable inside would be dropped at the tunnel's end, and is no mark.
     let blind = |ip: &[u8]| ethernet(0x0800, &ipv4(4, 3, &[&[ip[0], 0], &ip[2..]].concat()));
     assert_eq!(judge(pcap(&wrapped(&frames, blind), false, true, 1)).flows[0].data.ecn.ce, 0);

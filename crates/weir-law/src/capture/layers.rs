@@ -17,6 +17,10 @@ const MAX_TAGS: usize = 16;
 pub struct Packet<'a> {
     /// The frame from where its headers were read; offsets in `headers` count from here.
     pub frame: &'a [u8],
+    /// Its length on the wire from there on.
+    pub wire_bytes: u32,
+    /// What it begins with there.
+    pub start: Start,
     /// The headers. CE on the outside of a tunnel is taken inside, as its end does (RFC 6040).
     pub headers: ParsedPacket,
     /// Whether it came out of a tunnel: MPLS, GRE or IP in IP.
@@ -98,31 +102,30 @@ pub(super) fn open<'a>(captured: &Captured<'a>) -> Result<Packet<'a>, Unread> {
         wire_bytes = wire_bytes.saturating_sub(u32::try_from(inside.at).unwrap_or(u32::MAX));
         let headers = parse_cut(frame, wire_bytes, inside.start);
         let bytes = Bytes(frame);
-        inside = match headers.kind() {
-            Kind::NotIp if inside.start == Start::Ethernet => bytes.by_type(bytes.word(12)?, 14)?,
-            Kind::Other => match bytes.tunnel(&headers)? {
-                Some(inside) => inside,
-                None => return Ok(finished(frame, headers, outer, foreign, tunnelled)),
-            },
-            _ => return Ok(finished(frame, headers, outer, foreign, tunnelled)),
+        let next = match headers.kind() {
+            Kind::NotIp if inside.start == Start::Ethernet => Some(bytes.by_type(bytes.word(12)?, 14)?),
+            Kind::Other => bytes.tunnel(&headers)?,
+            _ => None,
         };
-        outer = through(headers.ecn(), outer);
+        let Some(next) = next else {
+            let headers = outside(headers, outer, foreign);
+            return Ok(Packet { frame, wire_bytes, start: inside.start, headers, tunnelled });
+        };
+        if headers.kind() == Kind::Other {
+            outer = through(headers.ecn(), outer);
+        }
+        inside = next;
         foreign = true;
     }
     Err(Unread::TooDeep)
 }
 
-fn finished<'a>(
-    frame: &'a [u8],
-    mut headers: ParsedPacket,
-    outer: Ecn,
-    foreign: bool,
-    tunnelled: bool,
-) -> Packet<'a> {
+/// What the layers around a packet do to its headers.
+fn outside(mut headers: ParsedPacket, outer: Ecn, foreign: bool) -> ParsedPacket {
     if foreign {
         headers.opened(through(headers.ecn(), outer));
     }
-    Packet { frame, headers, tunnelled }
+    headers
 }
 
 /// The codepoint of a packet that comes out of a tunnel (RFC 6040 section 4.2).

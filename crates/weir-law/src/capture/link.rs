@@ -3,7 +3,7 @@
 use weir_core::Time;
 
 use super::layers::{self, Packet, Unread};
-use crate::parsed::ParsedPacket;
+use crate::parsed::{ParsedPacket, Start};
 
 /// What a captured frame begins with, by its LINKTYPE value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,6 +106,12 @@ impl<'a> Captured<'a> {
     /// The same, for those who do not ask why there is none.
     pub fn packet(&self) -> Option<Packet<'a>> {
         self.open().ok()
+    }
+
+    /// What [`parse_cut`](crate::parse_cut) takes: the frame from where its headers are read, its length on the wire from
+    /// there on, and what comes first. `None` where no IP header is.
+    pub fn view(&self) -> Option<(&'a [u8], u32, Start)> {
+        self.packet().map(|packet| (packet.frame, packet.wire_bytes, packet.start))
     }
 
     /// The packet's headers; `None` where no IP header is.
