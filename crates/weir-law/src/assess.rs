@@ -6,8 +6,9 @@
 //! round trip later, but counts for the cycle of the packet that was lost: hence the input is read twice. The first
 //! reading finds the signals, the second runs the law and gives each signal right after its packet.
 //!
-//! The first reading runs ahead to the end of the input, or until it has found as many signals as are kept; then the second
-//! one follows and takes them out. So memory is bounded by the flows that are kept and does not grow with the input.
+//! The first reading runs ahead to the end of the input, or until it has found as many signals as are kept; then the
+//! second one follows and takes them out. So memory is bounded by the flows that are kept and does not grow with the
+//! input.
 
 mod flows;
 mod infer;
@@ -38,7 +39,8 @@ use judge::{Judge, Reports};
 pub struct Options {
     /// The law's settings.
     pub params: Params,
-    /// Addresses and ports that are told apart, 2 kB each, and 1 kB more with many judgements; packets of more are counted and left out.
+    /// Addresses and ports that are told apart, 2 kB each, and 1 kB more with many judgements; packets of more are
+    /// counted and left out.
     pub max_flows: usize,
     /// Connections in the report, 1.5 kB each; reused addresses and ports make more of them than `max_flows`. More are
     /// counted and left out.

@@ -1,7 +1,7 @@
 //! Reads packets out of capture files: classic pcap (microseconds or nanoseconds, either byte order) and pcapng
-//! (draft-ietf-opsawg-pcapng: several sections and interfaces, their clock resolutions and offsets, enhanced, simple and
-//! obsolete packet blocks), plain or packed with gzip or zstd, from anything that implements [`Read`]. Opening files is the
-//! caller's part.
+//! (draft-ietf-opsawg-pcapng: several sections and interfaces, their clock resolutions and offsets, enhanced, simple
+//! and obsolete packet blocks), plain or packed with gzip or zstd, from anything that implements [`Read`]. Opening
+//! files is the caller's part.
 //!
 //! `pcap-parser` decodes records and blocks, but only one whole record at a time: the framing is done here, so that
 //! memory stays bounded whatever lengths a damaged file claims, and an error names the byte where the trouble begins.

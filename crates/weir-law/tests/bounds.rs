@@ -1,5 +1,5 @@
-//! What judging a capture costs, whatever is in it: time by the packet, and memory by the flow. Time is a ratio to that of
-//! an ordinary capture, in time on a processor; memory is counted by the allocator.
+//! What judging a capture costs, whatever is in it: time by the packet, and memory by the flow. Time is a ratio to that
+//! of an ordinary capture, in time on a processor; memory is counted by the allocator.
 
 #[allow(dead_code, reason = "what makes captures is shared with tests that use more of it")]
 mod captures;

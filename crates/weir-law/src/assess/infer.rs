@@ -1,16 +1,17 @@
-//! Finds the congestion signals that a capture shows of TCP: losses from sequence numbers, and marks from the receiver's
-//! echo. Nobody at the bottleneck tells; it is inferred, as tcptrace and Wireshark do, but with the question of where the
-//! capture point is kept open:
+//! Finds the congestion signals that a capture shows of TCP: losses from sequence numbers, and marks from the
+//! receiver's echo. Nobody at the bottleneck tells; it is inferred, as tcptrace and Wireshark do, but with the question
+//! of where the capture point is kept open:
 //!
-//! - After the bottleneck a loss is a hole in sequence space that a retransmission fills later. It belongs to the packet
-//!   that showed the hole.
+//! - After the bottleneck a loss is a hole in sequence space that a retransmission fills later. It belongs to the
+//!   packet that showed the hole.
 //! - Before the bottleneck a loss is the second transmission of bytes that were seen. It belongs to the packet that
 //!   carried them the time before.
 //!
-//! Not losses are: a hole that fills at once or by an older packet (reordering), bytes sent again that were acknowledged
-//! (keep-alives, spurious retransmissions), those that the receiver reports as duplicates (DSACK, RFC 2883), and copies
-//! that the capture made, at once or on another interface. Since the packet that a loss belongs to is known only later,
-//! signals are kept by packet number. `space` keeps one direction's sequence numbers; here is what both have in common.
+//! Not losses are: a hole that fills at once or by an older packet (reordering), bytes sent again that were
+//! acknowledged (keep-alives, spurious retransmissions), those that the receiver reports as duplicates (DSACK, RFC
+//! 2883), and copies that the capture made, at once or on another interface. Since the packet that a loss belongs to is
+//! known only later, signals are kept by packet number. `space` keeps one direction's sequence numbers; here is what
+//! both have in common.
 
 use std::collections::VecDeque;
 

@@ -70,8 +70,8 @@ impl Connection {
     }
 }
 
-/// Boxed, since a report is made where a connection of about the same size goes: a list that moves as it grows, beside all
-/// open connections, would take three times the memory.
+/// Boxed, since a report is made where a connection of about the same size goes: a list that moves as it grows, beside
+/// all open connections, would take three times the memory.
 #[allow(clippy::vec_box, reason = "each takes the place of a boxed connection")]
 pub(super) type Reports = Vec<Box<FlowReport>>;
 

@@ -190,8 +190,8 @@ impl EcnCounts {
     }
 }
 
-/// Quantiles of a quantity over the cycles; exact up to 4096 cycles, from an even sample of them beyond or where all flows
-/// together have very many; extremes always.
+/// Quantiles of a quantity over the cycles; exact up to 4096 cycles, from an even sample of them beyond or where all
+/// flows together have very many; extremes always.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The smallest.

@@ -1,6 +1,6 @@
-//! One direction's sequence space: which ranges were sent and not yet acknowledged, which are missing, and which of that
-//! was repaired. All is kept by sequence number, in trees, so that a packet costs the logarithm of what is kept wherever
-//! in the window it falls; how many ranges one packet may touch is bounded on the average.
+//! One direction's sequence space: which ranges were sent and not yet acknowledged, which are missing, and which of
+//! that was repaired. All is kept by sequence number, in trees, so that a packet costs the logarithm of what is kept
+//! wherever in the window it falls; how many ranges one packet may touch is bounded on the average.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -213,8 +213,8 @@ impl Space {
         self.holes.insert(start, hole);
     }
 
-    /// Keeps a sent range. One that goes on where an earlier one of the same packet ended is joined to it, so that what was
-    /// sent again as a whole is one range and not as many as it was made of.
+    /// Keeps a sent range. One that goes on where an earlier one of the same packet ended is joined to it, so that what
+    /// was sent again as a whole is one range and not as many as it was made of.
     fn remember(&mut self, start: u64, end: u64, segment: &Segment<'_>, again: bool) {
         if again
             && let Some((_, before)) = self.sent.range_mut(..start).next_back()
@@ -382,8 +382,8 @@ impl Space {
         if let Some(&(left, right)) = blocks.first()
             && left < right
         {
-            // RFC 2883 section 4: the first block reports a duplicate if it lies below the acknowledgement or inside the
-            // second block.
+            // RFC 2883 section 4: the first block reports a duplicate if it lies below the acknowledgement or inside
+            // the second block.
             let inside = blocks.get(1).is_some_and(|second| second.0 <= left && right <= second.1);
             if right <= ack || inside {
                 self.duplicate(left, right, signals);

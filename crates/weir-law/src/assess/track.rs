@@ -153,8 +153,8 @@ impl Track {
         self.mark.signals += u64::from(marks);
     }
 
-    /// Takes what the law said; `view` is the flow's state after it, and `room` says that more judgements can be listed.
-    /// Returns whether one was.
+    /// Takes what the law said; `view` is the flow's state after it, and `room` says that more judgements can be
+    /// listed. Returns whether one was.
     pub(super) fn heard(&mut self, heard: &Heard, view: Option<&FlowView>, began: Time, room: bool) -> bool {
         let Some(end) = heard.cycle else { return false };
         self.cycles += 1;

@@ -5,8 +5,8 @@ use std::io;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-/// Why a capture could not be read on. Offsets count bytes from the start of the capture, unpacked, and name the beginning of the
-/// record or block that is at fault.
+/// Why a capture could not be read on. Offsets count bytes from the start of the capture, unpacked, and name the
+/// beginning of the record or block that is at fault.
 #[derive(Debug, Error)]
 pub enum CaptureError {
     /// The file is packed in a way that is not read, or twice.

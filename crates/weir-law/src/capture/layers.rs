@@ -1,6 +1,7 @@
-//! What stands before the IP header that is judged. The law's own parser (`bpf/packet.h`) reads what a bottleneck meets:
-//! Ethernet with two tags and PPPoE. Where it finds no TCP or UDP, the rest is opened here: more tags, MPLS (RFC 3032), PPP
-//! (RFC 1661), IEEE 802.11, and tunnels through IP: GRE (RFC 2784, 2890, 2637), IP in IP (RFC 2003, 2473, 4213).
+//! What stands before the IP header that is judged. The law's own parser (`bpf/packet.h`) reads what a bottleneck
+//! meets: Ethernet with two tags and PPPoE. Where it finds no TCP or UDP, the rest is opened here: more tags, MPLS (RFC
+//! 3032), PPP (RFC 1661), IEEE 802.11, and tunnels through IP: GRE (RFC 2784, 2890, 2637), IP in IP (RFC 2003, 2473,
+//! 4213).
 
 use weir_core::Ecn;
 
@@ -167,8 +168,8 @@ impl Bytes<'_> {
         Err(Unread::TooDeep)
     }
 
-    /// Behind the labels only the first octet tells (RFC 4928): the version of IP, or the zeros of a pseudowire's control
-    /// word, after which comes Ethernet (RFC 4448).
+    /// Behind the labels only the first octet tells (RFC 4928): the version of IP, or the zeros of a pseudowire's
+    /// control word, after which comes Ethernet (RFC 4448).
     fn mpls(&self, mut at: usize) -> Step {
         for _ in 0..MAX_TAGS {
             let bottom = self.octet(at + 2)? & 1 != 0;
@@ -240,7 +241,8 @@ impl Bytes<'_> {
         }
     }
 
-    /// An IEEE 802.11 frame at `at` (IEEE 802.11-2020 section 9.2 and 9.3.2); `padded` to whole words behind its header.
+    /// An IEEE 802.11 frame at `at` (IEEE 802.11-2020 section 9.2 and 9.3.2); `padded` to whole words behind its
+    /// header.
     fn wifi(&self, at: usize, padded: bool) -> Step {
         let (control, flags) = (self.octet(at)?, self.octet(at + 1)?);
         // Version 0, data, with a payload.

@@ -108,8 +108,8 @@ impl<'a> Captured<'a> {
         self.open().ok()
     }
 
-    /// What [`parse_cut`](crate::parse_cut) takes: the frame from where its headers are read, its length on the wire from
-    /// there on, and what comes first. `None` where no IP header is.
+    /// What [`parse_cut`](crate::parse_cut) takes: the frame from where its headers are read, its length on the wire
+    /// from there on, and what comes first. `None` where no IP header is.
     pub fn view(&self) -> Option<(&'a [u8], u32, Start)> {
         self.packet().map(|packet| (packet.frame, packet.wire_bytes, packet.start))
     }

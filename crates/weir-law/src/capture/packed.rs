@@ -1,5 +1,5 @@
-//! Captures packed with gzip (RFC 1952) or zstd (RFC 8878), known by their first bytes and unpacked as they are read: what
-//! is kept is a window, of 32 kB or of at most 128 MB, however much comes out.
+//! Captures packed with gzip (RFC 1952) or zstd (RFC 8878), known by their first bytes and unpacked as they are read:
+//! what is kept is a window, of 32 kB or of at most 128 MB, however much comes out.
 
 use std::fmt;
 use std::io::{self, BufReader, Chain, Cursor, Read};

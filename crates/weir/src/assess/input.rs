@@ -1,5 +1,5 @@
-//! Where a capture comes from: a file, or what can be read only once (a pipe, standard input, a FIFO). The latter goes into a
-//! temporary file as it is read, since an assessment reads twice.
+//! Where a capture comes from: a file, or what can be read only once (a pipe, standard input, a FIFO). The latter goes
+//! into a temporary file as it is read, since an assessment reads twice.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
