@@ -95,7 +95,7 @@ fn a_full_packet_of_the_interface_fits() {
     set_mtu(&world, 9000);
     world.bottleneck.enter(move || up(words).unwrap());
     assert_eq!(large_datagrams(&world, 8000), 3, "of 8000 bytes");
-    world.bottleneck.enter(|| down());
+    world.bottleneck.enter(down);
     for mtu in [576, 1280, 1500, 9000, 65_535] {
         set_mtu(&world, mtu);
         world.bottleneck.enter(move || {
