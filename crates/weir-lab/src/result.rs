@@ -50,7 +50,7 @@ impl RunResult {
 pub struct Meta {
     /// The version of Weir.
     pub version: String,
-    /// The world: `emu`, `kernel` or `sim`.
+    /// The world: `emu`, `kernel`, `vm` or `sim`.
     pub world: String,
     /// Seed and run number.
     pub seed: Seed,
