@@ -73,7 +73,7 @@ pub(super) struct Before {
     pub(super) root: Option<Qdisc>,
     /// The interface's `txqueuelen`: HTB makes the kernel raise it from zero.
     pub(super) txqueuelen: u32,
-    /// Whether there was a `clsact` or `ingress` qdisc.
+    /// Whether a `clsact` that is there is not Weir's.
     pub(super) clsact: bool,
     /// Whether bpffs was mounted, and not for another interface of Weir's.
     pub(super) bpffs: bool,

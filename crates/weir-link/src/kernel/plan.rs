@@ -110,6 +110,7 @@ impl Seen {
         let by_filter =
             |direction| direction == &Direction::Ingress || Hook::of_this_kernel() == Hook::Clsact;
         if self.qdiscs.ingress().is_none() && wanted.iter().any(by_filter) {
+            journal.before.clsact = false;
             let line = format!("qdisc add dev {} clsact", self.device());
             steps.push(Step::new("the hooks", Action::Tc(vec![line])));
         }
@@ -153,7 +154,8 @@ impl Seen {
         let mut before = known.unwrap_or_else(|| Before {
             root: None,
             txqueuelen: self.link.as_ref().map_or(0, |link| link.txqueuelen),
-            clsact: self.qdiscs.ingress().is_some(),
+            // Until Weir makes one.
+            clsact: true,
             bpffs: self.bpffs && !of_others,
         });
         if shapes_egress {
@@ -267,7 +269,7 @@ impl Seen {
     }
 
     /// The steps that take the programs of one direction off, as far as they are there.
-    fn programs_off(&self, direction: Direction, before: &Before) -> Vec<Step> {
+    fn programs_off(&self, direction: Direction) -> Vec<Step> {
         let hooks = self.hooks(direction);
         let mut steps = Vec::new();
         for (part, hook) in hooks.attached().into_iter().rev() {
@@ -278,18 +280,20 @@ impl Seen {
         if hooks.pins().exists() {
             steps.push(Step::new("programs and tables", Action::Unpin { hooks: hooks.clone() }));
         }
-        let made = hooks.uses_clsact() || self.standing().is_none();
-        let clsact = self.qdiscs.ingress().is_some_and(|qdisc| qdisc.kind == "clsact");
-        if clsact && made && !before.clsact {
-            let action = Action::DropClsact { device: self.device().to_owned(), index: self.index };
-            steps.push(Step::new("the hooks", action));
-        }
         steps
+    }
+
+    /// The step that removes the `clsact` that Weir made. It comes last of all and never with a change: the kernel stops the
+    /// device for a moment wherever one comes or goes (`qdisc_graft`, net/sched/sch_api.c), and what is sent then is lost.
+    pub(super) fn hooks_off(&self) -> Option<Step> {
+        let there = self.qdiscs.ingress().is_some_and(|qdisc| qdisc.kind == "clsact");
+        let action = Action::DropClsact { device: self.device().to_owned(), index: self.index };
+        there.then(|| Step::new("the hooks", action))
     }
 
     /// The steps that take one direction down, as far as it is there.
     fn steps_from(&self, direction: Direction, before: &Before) -> Vec<Step> {
-        let mut steps = self.programs_off(direction, before);
+        let mut steps = self.programs_off(direction);
         match direction {
             Direction::Egress => {
                 if self.root_is_ours() {
@@ -343,6 +347,7 @@ impl Seen {
             .into_iter()
             .flat_map(|direction| self.steps_from(direction, &known))
             .collect();
+        steps.extend(self.hooks_off().filter(|_| !known.clsact));
         if !known.bpffs && self.bpffs {
             steps.push(Step::new("unless others use it", Action::Unmount));
         }

@@ -145,7 +145,6 @@ impl Step {
             Action::DropClsact { device, index } => {
                 let failed = |source| KernelError::Failed { doing: "reading filters".into(), source };
                 let clsact = Qdiscs::read(*index).map_err(failed)?;
-                // Both directions say it, and the first of them may have found nobody's filter left.
                 if clsact.ingress().is_none() || qdisc::has_filters(*index).map_err(failed)? {
                     return Ok(());
                 }

@@ -409,7 +409,11 @@ fn undo(before: &Seen) -> Result<(), UpError> {
     let links = qdisc::links().map_err(|source| UpError::Unread { source })?;
     let now = Seen::of_index(before.index, &links)?;
     let steps = match (before.standing(), &now.link) {
-        (Some(standing), Some(_)) => now.steps_to(standing)?,
+        (Some(standing), Some(_)) => {
+            let mut steps = now.steps_to(standing)?;
+            steps.extend(now.hooks_off().filter(|_| before.qdiscs.ingress().is_none()));
+            steps
+        }
         _ => now.steps_back(),
     };
     Ok(Runner::new(&mut silent).run(&steps)?)
