@@ -125,8 +125,8 @@ fn what_others_drop_stays_dropped() {
     }
 }
 
-/// Chains at the ingress would see nothing any more, so `up` refuses; one that comes later is told of, with what makes it
-/// work.
+/// Chains at the ingress would see nothing any more, so `up` refuses; one that comes later is told of, with what
+/// makes it work.
 #[test]
 fn chains_of_nftables_are_not_bypassed() {
     let Some(world) = world() else { return };

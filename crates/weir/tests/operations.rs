@@ -1,9 +1,9 @@
 //! Whatever happens to a live interface, in whatever order: commands that end, fail or are killed, an interface that
-//! flaps, is renamed, goes and comes back or visits another namespace, and others who change qdiscs, filters and rules of
-//! nftables meanwhile. `weir down --all` leads back to what was there, and packets cross.
+//! flaps, is renamed, goes and comes back or visits another namespace, and others who change qdiscs, filters and
+//! rules of nftables meanwhile. `weir down --all` leads back to what was there, and packets cross.
 //!
-//! Steps are drawn from a seed. `WEIR_STEPS` says how many (200 unless set), `WEIR_SEED` which ones; a failure prints all
-//! that led to it.
+//! Steps are drawn from a seed. `WEIR_STEPS` says how many (200 unless set), `WEIR_SEED` which ones; a failure prints
+//! all that led to it.
 
 #![allow(clippy::disallowed_methods, reason = "the environment says how long to go on")]
 

@@ -20,8 +20,8 @@ pub struct Down {
     pub steps: Vec<Step>,
 }
 
-/// Takes Weir off an interface of the calling thread's network namespace, and cleans up behind those of the namespace that
-/// are gone, whatever they were called. With nothing to do it does nothing.
+/// Takes Weir off an interface of the calling thread's network namespace, and cleans up behind those of the namespace
+/// that are gone, whatever they were called. With nothing to do it does nothing.
 ///
 /// # Errors
 /// When there is neither such an interface nor anything left of one, or a step fails. Running it again goes on.

@@ -1,5 +1,6 @@
-//! The filters at the ingress of an interface, as the kernel tells of them. They see a packet by ascending priority, behind
-//! all TCX programs; the first that matches and does not say `continue` ends it (net/sched/cls_api.c, `__tcf_classify`).
+//! The filters at the ingress of an interface, as the kernel tells of them. They see a packet by ascending priority,
+//! behind all TCX programs; the first that matches and does not say `continue` ends it (net/sched/cls_api.c,
+//! `__tcf_classify`).
 
 use std::io;
 
@@ -23,7 +24,8 @@ const MIRRED_WHAT: usize = 20;
 const MIRRED_TARGET: usize = 24;
 /// `TCA_EGRESS_REDIR`, `TCA_INGRESS_REDIR` (linux/tc_act/tc_mirred.h).
 const REDIRECTIONS: [u32; 2] = [1, 3];
-/// `TC_ACT_UNSPEC` (`continue`), `TC_ACT_SHOT`, `TC_ACT_STOLEN`, `TC_ACT_TRAP`: the next filter sees the packet, or nobody.
+/// `TC_ACT_UNSPEC` (`continue`), `TC_ACT_SHOT`, `TC_ACT_STOLEN`, `TC_ACT_TRAP`: the next filter sees the packet, or
+/// nobody.
 const HIDES_NOTHING: [u32; 4] = [u32::MAX, 2, 4, 8];
 /// In which attribute each kind has its actions (linux/pkt_cls.h).
 const ACTIONS: [(&str, u16); 9] = [

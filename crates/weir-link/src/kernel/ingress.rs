@@ -1,8 +1,9 @@
 //! Who else is at the ingress of an interface, and what becomes of him where Weir shapes what it receives.
 //!
-//! A packet passes XDP, TCX programs, filters of `tc` and chains of nftables, in this order. Weir takes it behind the last
-//! filter (see `mirred`) and gives it back, by way of the IFB device, behind all of them. So XDP, TCX and filters keep what
-//! they have, unless they take the packet away from Weir; chains of nftables would see nothing any more.
+//! A packet passes XDP, TCX programs, filters of `tc` and chains of nftables, in this order. Weir takes it behind the
+//! last filter (see `mirred`) and gives it back, by way of the IFB device, behind all of them. So XDP, TCX and
+//! filters keep what they have, unless they take the packet away from Weir; chains of nftables would see nothing any
+//! more.
 
 use libbpf_rs::Link;
 
@@ -27,8 +28,8 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// Looks for them at an interface; `hooks` are what Weir may have there. Of what the caller may not ask for, nothing is
-    /// said.
+    /// Looks for them at an interface; `hooks` are what Weir may have there. Of what the caller may not ask for,
+    /// nothing is said.
     pub(super) fn at(link: &LinkState, hooks: &[Hooks]) -> Self {
         let mut filters = Filter::at_ingress(link.index).unwrap_or_default();
         filters.retain(|filter| !filter.is_ours());

@@ -1,12 +1,12 @@
 //! Hands received packets to another device: a `u32` filter of clsact that matches all, with the action `mirred`.
 //!
-//! It has the last of all priorities. Whoever else is at the ingress, by TCX or as a filter, sees a packet first, also if he
-//! comes later: a program at TCX would be in front of every filter, and behind it no one sees the packet again, since what
-//! leaves an IFB device is not classified a second time (`ifb_ri_tasklet`, drivers/net/ifb.c).
+//! It has the last of all priorities. Whoever else is at the ingress, by TCX or as a filter, sees a packet first,
+//! also if he comes later: a program at TCX would be in front of every filter, and behind it no one sees the packet
+//! again, since what leaves an IFB device is not classified a second time (`ifb_ri_tasklet`, drivers/net/ifb.c).
 //!
-//! A program could not do it everywhere. An IFB device takes only packets that carry the kernel's mark of a redirection
-//! (`ifb_xmit`), which bpf_redirect does not set before Linux 6.6 (seen on 6.1), and bpf_redirect takes no packet without
-//! an Ethernet header to a device that has one. `mirred` does both.
+//! A program could not do it everywhere. An IFB device takes only packets that carry the kernel's mark of a
+//! redirection (`ifb_xmit`), which bpf_redirect does not set before Linux 6.6 (seen on 6.1), and bpf_redirect takes
+//! no packet without an Ethernet header to a device that has one. `mirred` does both.
 
 use std::io;
 

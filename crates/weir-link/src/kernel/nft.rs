@@ -1,7 +1,7 @@
 //! The chains and flow tables of nftables at the ingress of an interface (linux/netfilter/nf_tables.h).
 //!
-//! The kernel asks them behind everything of `tc` (`__netif_receive_skb_core`, net/core/dev.c), and what comes out of an IFB
-//! device passes them by: the device marks its packets so that neither `tc` nor they see them a second time
+//! The kernel asks them behind everything of `tc` (`__netif_receive_skb_core`, net/core/dev.c), and what comes out of
+//! an IFB device passes them by: the device marks its packets so that neither `tc` nor they see them a second time
 //! (`ifb_ri_tasklet`, drivers/net/ifb.c).
 
 use std::fmt;

@@ -283,8 +283,9 @@ impl Seen {
         steps
     }
 
-    /// The step that removes the `clsact` that Weir made. It comes last of all and never with a change: the kernel stops the
-    /// device for a moment wherever one comes or goes (`qdisc_graft`, net/sched/sch_api.c), and what is sent then is lost.
+    /// The step that removes the `clsact` that Weir made. It comes last of all and never with a change: the kernel
+    /// stops the device for a moment wherever one comes or goes (`qdisc_graft`, net/sched/sch_api.c), and what is
+    /// sent then is lost.
     pub(super) fn hooks_off(&self) -> Option<Step> {
         let there = self.qdiscs.ingress().is_some_and(|qdisc| qdisc.kind == "clsact");
         let action = Action::DropClsact { device: self.device().to_owned(), index: self.index };

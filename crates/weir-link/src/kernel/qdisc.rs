@@ -41,8 +41,8 @@ const TCMSG: usize = 20;
 const IFINFOMSG: usize = 16;
 /// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK` (linux/if_arp.h): links whose packets have an Ethernet header.
 const ETHERNET: [u16; 2] = [1, 772];
-/// `ARPHRD_PPP`, `RAWIP`, `TUNNEL`, `TUNNEL6`, `SIT`, `IPGRE`, `IP6GRE`, `NONE` (tun, WireGuard): links whose packets begin
-/// with an IP header.
+/// `ARPHRD_PPP`, `RAWIP`, `TUNNEL`, `TUNNEL6`, `SIT`, `IPGRE`, `IP6GRE`, `NONE` (tun, WireGuard): links whose packets
+/// begin with an IP header.
 const IP: [u16; 8] = [512, 519, 768, 769, 776, 778, 823, 0xfffe];
 
 /// Classless kinds whose dumped options are all that made them. RED and its kin do not give back their table, netem not

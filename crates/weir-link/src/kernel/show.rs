@@ -147,8 +147,8 @@ pub fn find(device: &str) -> Result<(), UpError> {
     Seen::of_device(device).map(drop)
 }
 
-/// `weir down` on the name of an interface that is gone takes the bottleneck of another one off that has the name now. A
-/// reload of that one removes what is left and touches nothing else.
+/// `weir down` on the name of an interface that is gone takes the bottleneck of another one off that has the name
+/// now. A reload of that one removes what is left and touches nothing else.
 fn spare_successors(instances: &mut [Instance], links: &[LinkState]) {
     let is_there = |instance: &Instance| links.iter().any(|link| link.index == instance.index);
     let up = instances.iter().filter(|instance| is_there(instance) && instance.phase == Phase::Up);

@@ -20,7 +20,8 @@ use super::setup::Direction;
 use super::step::{Action, BPFFS, Step};
 use super::up::UpError;
 
-/// The interfaces of this namespace that are gone and left something, by their last names, and the steps that remove it.
+/// The interfaces of this namespace that are gone and left something, by their last names, and the steps that remove
+/// it.
 pub(super) fn leftovers(here: NamespaceId, links: &[LinkState]) -> Result<Vec<(String, Vec<Step>)>, UpError> {
     let gone = |journal: &Journal| {
         journal.namespace == here && !links.iter().any(|link| link.index == journal.index)

@@ -54,7 +54,8 @@ pub(super) fn tcx(program: BorrowedFd<'_>, ifindex: u32, side: Side, first: bool
     owned(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, side.tcx(), &options) })
 }
 
-/// The programs at a side of an interface by TCX, in their order: numbers of program and link, zero where there is no link.
+/// The programs at a side of an interface by TCX, in their order: numbers of program and link, zero where there is no
+/// link.
 pub(super) fn tcx_programs(ifindex: u32, side: Side) -> io::Result<Vec<(u32, u32)>> {
     // `BPF_MPROG_MAX` (include/linux/bpf_mprog.h).
     let (mut programs, mut links) = ([0u32; 64], [0u32; 64]);
