@@ -52,6 +52,8 @@ const TCP_ACK: u32 = TCP_HEADER;
 /// QUIC's headers and a frame with one range: type, largest number, delay, count and range of 1 + 4 + 2 + 1 + 4 bytes.
 const QUIC_ACK: u32 = QUIC_HEADER + 12;
 pub(crate) const DATAGRAM: u32 = weir_core::FULL_PACKET;
+/// The fastest datagrams: each has a nanosecond of its own.
+pub const FASTEST_DATAGRAMS: Rate = Rate::from_bits_per_sec(12_000_000_000_000);
 
 /// A flow that is to be made.
 pub struct FlowSpec {
@@ -107,6 +109,17 @@ pub enum SpecError {
     /// A two-way flow that is not TCP.
     #[error("two-way: only TCP flows can be")]
     TwoWay,
+    /// So many requests that time stands still.
+    #[error("arrivals: {rate} requests per second are not from above 0 to {most}, one in each nanosecond")]
+    Arrivals {
+        /// What was asked for.
+        rate: f64,
+        /// The most.
+        most: f64,
+    },
+    /// Datagrams so fast that time stands still.
+    #[error("rate: datagrams at {0} are less than a nanosecond apart; give at most 12tbit")]
+    TooFast(Rate),
     /// Datagrams at rate zero.
     #[error("rate: datagrams need a rate above 0, such as 10mbit")]
     NoRate,
@@ -117,13 +130,14 @@ impl FlowSpec {
     ///
     /// # Errors
     ///
-    /// If the controller is not known, the path is empty, or datagrams have no rate.
+    /// If the controller is not known, the path is empty, or datagrams have no rate or one above 12 Tbit/s.
     pub fn new(kind: Kind, path: &[HopId], rtt: Duration) -> Result<Self, SpecError> {
         match &kind {
             Kind::Tcp(name) | Kind::Quic(name) => {
                 weir_cc::find(name)?;
             }
             Kind::Datagrams(rate) if rate.bits_per_sec() == 0 => return Err(SpecError::NoRate),
+            Kind::Datagrams(rate) if *rate > FASTEST_DATAGRAMS => return Err(SpecError::TooFast(*rate)),
             Kind::Datagrams(_) => {}
         }
         if path.is_empty() {

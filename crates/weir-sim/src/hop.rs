@@ -60,10 +60,10 @@ impl HopSpec {
         })
     }
 
-    /// So many bytes more for each packet, in the queue and on the link.
+    /// So many bytes more for each packet, in the queue and on the link: at most 65,535, the longest IP packet.
     #[must_use]
     pub fn overhead(self, overhead: u32) -> Self {
-        Self { overhead, ..self }
+        Self { overhead: overhead.min(u32::from(u16::MAX)), ..self }
     }
 
     /// A packet needs this long from the end of the link's transmission to what comes next, in both directions. It comes on

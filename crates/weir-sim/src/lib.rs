@@ -34,7 +34,7 @@ mod treatment;
 mod workload;
 
 pub use endpoint::{EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, SenderConfig};
-pub use flow::{Amount, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
+pub use flow::{Amount, FASTEST_DATAGRAMS, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
 pub use hop::{HopId, HopReport, HopSpec};
 pub use impairment::Impairment;
 pub use network::Network;
@@ -42,4 +42,4 @@ pub use observer::{Carried, Observer, Opening, Way};
 pub use share::{Share, ShareError, Shared};
 pub use steps::{RateSteps, StepsError};
 pub use trace::{OPPORTUNITY_BYTES, Trace, TraceError};
-pub use workload::{Pattern, Request, Size, Span, WorkloadId, WorkloadReport, WorkloadSpec};
+pub use workload::{MOST_ARRIVALS, Pattern, Request, Size, Span, WorkloadId, WorkloadReport, WorkloadSpec};

@@ -32,7 +32,7 @@ pub enum TraceError {
     NoTime {
         /// Counted from 1.
         line: usize,
-        /// What it says.
+        /// What it says, or how it begins.
         text: String,
     },
     /// A line lies before the one above it.
@@ -61,7 +61,7 @@ impl Trace {
             if text.is_empty() || text.starts_with('#') {
                 continue;
             }
-            let time: u32 = text.parse().map_err(|_| TraceError::NoTime { line, text: text.to_owned() })?;
+            let time: u32 = text.parse().map_err(|_| TraceError::NoTime { line, text: shown(text) })?;
             if lines.last().is_some_and(|before| time < *before) {
                 return Err(TraceError::Back { line, time });
             }
@@ -95,6 +95,14 @@ impl Trace {
         let (time, period) = (time.as_nanos(), self.period().as_nanos());
         (time / period, Duration::from_nanos(time % period))
     }
+}
+
+/// A line for a message: it may be long, and need not be text.
+fn shown(text: &str) -> String {
+    const LONGEST: usize = 20;
+    let is_longer = text.chars().nth(LONGEST).is_some();
+    let begin: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    if is_longer { format!("{begin}...") } else { begin }
 }
 
 fn at(line: u32) -> Duration {

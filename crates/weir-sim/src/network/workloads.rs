@@ -8,15 +8,20 @@ use weir_core::{Duration, Time};
 use super::{Network, Next};
 use crate::flow::{Flow, Source, SpecError};
 use crate::observer::Observer;
-use crate::workload::{Pattern, Task, Workload, WorkloadId, WorkloadReport, WorkloadSpec};
+use crate::workload::{MOST_ARRIVALS, Pattern, Task, Workload, WorkloadId, WorkloadReport, WorkloadSpec};
 
 impl<O: Observer> Network<O> {
     /// Adds a workload. Its draws are its own: adding one leaves those of flows and of other workloads as they are.
     ///
     /// # Errors
     ///
-    /// If its controller is not known.
+    /// If its controller is not known, or a crowd comes at a rate that is none or above one request in a nanosecond.
     pub fn add_workload(&mut self, spec: WorkloadSpec) -> Result<WorkloadId, SpecError> {
+        if let Pattern::Poisson { rate, .. } = spec.pattern
+            && !(rate > 0.0 && rate <= MOST_ARRIVALS)
+        {
+            return Err(SpecError::Arrivals { rate, most: MOST_ARRIVALS });
+        }
         let index = self.workloads.len() as u32;
         let began = (Time::ZERO + spec.start).max(self.now);
         let pattern = spec.pattern;

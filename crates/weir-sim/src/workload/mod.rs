@@ -32,12 +32,15 @@ impl WorkloadId {
     }
 }
 
+/// Requests per second of a crowd at most: beyond, many would come in the same nanosecond.
+pub const MOST_ARRIVALS: f64 = 1e9;
+
 /// Who asks, when, and for how much.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
     /// Requests come at random.
     Poisson {
-        /// Requests per second in the mean; above 0.
+        /// Requests per second in the mean; above 0, at most [`MOST_ARRIVALS`].
         rate: f64,
         /// Bytes of a response.
         size: Size,

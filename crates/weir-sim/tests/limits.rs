@@ -1,0 +1,50 @@
+//! What would keep virtual time from going on, or overflow, is refused.
+
+use weir_core::{Duration, Rate, Seed, Time};
+use weir_sim::{
+    EndOptions, FlowSpec, HopSpec, Kind, MOST_ARRIVALS, Network, Pattern, Size, SpecError, WorkloadSpec,
+};
+
+const RTT: Duration = Duration::from_millis(10);
+
+fn link(rate: &str) -> HopSpec {
+    HopSpec::new(rate.parse().unwrap(), "pfifo limit 100p".parse().unwrap(), RTT).unwrap()
+}
+
+#[test]
+fn a_crowd_comes_at_a_rate_that_time_can_follow() {
+    let mut network = Network::new(Seed::default(), ());
+    let hop = network.add_hop(link("20mbit"));
+    let mut add = |rate: f64| {
+        let pattern = Pattern::Poisson { rate, size: Size::Fixed(1), connections: 1 };
+        network.add_workload(WorkloadSpec::new(FlowSpec::tcp("reno", hop, RTT).unwrap(), pattern))
+    };
+    for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e18, MOST_ARRIVALS * 1.01] {
+        assert!(matches!(add(rate), Err(SpecError::Arrivals { .. })), "{rate}");
+    }
+    assert!(add(MOST_ARRIVALS).is_ok() && add(1e-300).is_ok());
+}
+
+#[test]
+fn datagrams_come_at_a_rate_that_time_can_follow() {
+    let mut network = Network::new(Seed::default(), ());
+    let hop = network.add_hop(link("20mbit"));
+    let spec = |rate: u64| FlowSpec::new(Kind::Datagrams(Rate::from_bits_per_sec(rate)), &[hop], RTT);
+    for rate in [12_000_000_000_001, 100_000_000_000_000, u64::MAX] {
+        assert!(matches!(spec(rate), Err(SpecError::TooFast(_))), "{rate}");
+    }
+    assert!(spec(12_000_000_000_000).is_ok());
+}
+
+#[test]
+fn an_overhead_beyond_the_longest_packet_counts_as_that() {
+    let mut network = Network::new(Seed::default(), ());
+    let hop = network.add_hop(link("100mbit").overhead(u32::MAX));
+    let ends = EndOptions { gso: 45, ..EndOptions::default() };
+    let flow = network.add_flow(FlowSpec::tcp("reno", hop, RTT).unwrap().ends(ends)).unwrap();
+    network.run_until(Time::ZERO + Duration::from_secs(10));
+    let report = network.hop(hop);
+    assert!(network.flow(flow).packets > 100, "{report:?}");
+    // 1514 bytes and 65,535.
+    assert!(report.bytes > 60_000 * report.packets, "{report:?}");
+}
