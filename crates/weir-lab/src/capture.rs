@@ -1,11 +1,11 @@
 //! The capture of a run: packets come through a ring of fixed size and a thread of their own writes them, so that the
 //! disk never holds up the packet path.
 
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+use crate::output::{Part, Target};
 use crate::pcapng::{LINK_ETHERNET, PcapngError, PcapngWriter};
 use crate::record::{Captured, SNAPLEN, Tap};
 use crate::run::RunError;
@@ -17,22 +17,20 @@ const TAP_PACKETS: usize = 1 << 15;
 
 /// The thread that writes the capture, off the packet path.
 pub(crate) struct Capture {
-    path: PathBuf,
-    thread: JoinHandle<Result<(), PcapngError>>,
+    target: Target,
+    thread: JoinHandle<Result<Part, PcapngError>>,
 }
 
 impl Capture {
     /// `began` is time zero in seconds since 1970, set before the first packet.
     pub(crate) fn start(
-        path: &Path,
+        target: &Target,
         began: Arc<OnceLock<std::time::Duration>>,
     ) -> Result<(Self, Tap), RunError> {
-        let failed = |source| RunError::Capture { path: path.to_owned(), source };
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| failed(error.into()))?;
-        }
+        let failed = |source| RunError::Capture { path: target.path().to_owned(), source };
+        let part = target.create().map_err(|error| failed(error.into()))?;
         let mut writer =
-            PcapngWriter::create(path, &INTERFACES, LINK_ETHERNET, SNAPLEN as u32).map_err(failed)?;
+            PcapngWriter::new(part, &INTERFACES, LINK_ETHERNET, SNAPLEN as u32).map_err(failed)?;
         let (to, from) = sync_channel::<Captured>(TAP_PACKETS);
         let thread = std::thread::spawn(move || {
             for packet in from {
@@ -47,14 +45,16 @@ impl Capture {
                     None,
                 )?;
             }
-            writer.finish().map(drop)
+            writer.finish()
         });
-        Ok((Self { path: path.to_owned(), thread }, Tap { to, missed: 0 }))
+        Ok((Self { target: target.clone(), thread }, Tap { to, missed: 0 }))
     }
 
     /// Waits until all is on disk. The tap must be gone by now, or this waits for ever.
     pub(crate) fn finish(self) -> Result<(), RunError> {
         let written = self.thread.join().map_err(|_| RunError::Panic("capture"))?;
-        written.map_err(|source| RunError::Capture { path: self.path, source })
+        written
+            .and_then(|part| Ok(self.target.finish(part)?))
+            .map_err(|source| RunError::Capture { path: self.target.path().to_owned(), source })
     }
 }

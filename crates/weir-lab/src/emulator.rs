@@ -29,7 +29,8 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     let _ = weir_link::offload::recover();
     let _offloads = edges::prepare(&topology)?;
     let began = Arc::new(OnceLock::new());
-    let capture = options.pcap.as_deref().map(|path| Capture::start(path, Arc::clone(&began))).transpose()?;
+    let capture =
+        options.pcap.as_ref().map(|target| Capture::start(target, Arc::clone(&began))).transpose()?;
     let (capture, tap) = capture.unzip();
 
     let mut link = prepare(scenario, &topology, options, tap)?;

@@ -1,10 +1,13 @@
 //! The files of a run: tidy CSV tables (one row per sample, units in column names), everything else as JSON beside them,
 //! and the report.
 //!
-//! Each file is written under another name and renamed when complete, so a run that is cut off leaves no half table.
+//! All files are complete under other names before the first takes its own, and `run.json` takes its own last: a run that is
+//! cut off, or a full disk, leaves the files of the run before, or a folder without `run.json`.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+mod part;
+
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -12,6 +15,11 @@ use thiserror::Error;
 
 use crate::report;
 use crate::result::RunResult;
+pub use part::Target;
+pub(crate) use part::{Part, Staged};
+
+/// The longest name of a file or directory (`NAME_MAX`).
+const LONGEST_NAME: usize = 255;
 
 /// A result that could not be written.
 #[derive(Debug, Error)]
@@ -31,43 +39,121 @@ pub struct OutputError {
 pub fn check_writable(dir: &Path) -> Result<(), OutputError> {
     // The parent of a relative path's first part is "", which is where we are.
     let here = |path: &Path| if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
+    let failed = |source| OutputError { path: dir.to_owned(), source };
+    if dir.iter().any(|name| name.len() > LONGEST_NAME) {
+        return Err(failed(io::Error::from_raw_os_error(libc::ENAMETOOLONG)));
+    }
     let nearest = dir.ancestors().map(here).find(|path| path.symlink_metadata().is_ok());
     let probe =
         nearest.unwrap_or_else(|| PathBuf::from(".")).join(format!(".weir.{}.part", std::process::id()));
-    File::create(&probe)
-        .and_then(|_| fs::remove_file(&probe))
-        .map_err(|source| OutputError { path: dir.to_owned(), source })
+    part::create_anew(&probe).and_then(|_| fs::remove_file(&probe)).map_err(failed)
 }
 
-/// Writes all files of `result` into `dir`, which is made if it is missing. Files of an earlier run there are replaced.
-/// Returns the paths in order of writing.
-///
-/// | file | a row is |
-/// |---|---|
-/// | `run.json` | everything but the tables below: configuration, seed, version, totals, health |
-/// | `flows.csv`, `queues.csv` | a flow, a queue |
-/// | `sojourn.csv` | a bucket of a queue's sojourn times: at most `upper_ns`, how often |
-/// | `queue_series.csv`, `flow_series.csv` | a queue, a flow, in one bin of time that begins at `time_s`; idle ones too |
-/// | `rtt.csv` | a round-trip time as a sender measured it |
-/// | `requests.csv` | a request of a workload, if the scenario has one |
-/// | `assessments.csv`, `choices.csv` | a judgement of the law, a flow's change of queue |
-/// | `report.html` | the same for eyes |
+/// The folder of a run. What the run itself writes waits there, under other names, for [`write`](Self::write). Unless that
+/// comes to an end, the folder stays as it was.
+#[derive(Debug)]
+pub struct Folder {
+    dir: PathBuf,
+    /// Directories that are made for it, from the innermost.
+    missing: Vec<PathBuf>,
+    waiting: Vec<Staged>,
+}
+
+impl Folder {
+    /// The folder `dir`, which need not be there. Makes nothing.
+    pub fn new(dir: &Path) -> Self {
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && path.symlink_metadata().is_err();
+        let missing = dir.ancestors().take_while(is_missing).map(Path::to_owned).collect();
+        Self { dir: dir.to_owned(), missing, waiting: Vec::new() }
+    }
+
+    /// Where the run may write the file of that name.
+    pub fn target(&mut self, name: &str) -> Target {
+        let target = Target::that_waits(self.dir.join(name));
+        self.waiting.push(target.waiting());
+        target
+    }
+
+    /// Writes all files of `result`. Files of an earlier run are replaced, all together: `run.json` is the last. Returns the
+    /// paths in order of writing.
+    ///
+    /// | file | a row is |
+    /// |---|---|
+    /// | `flows.csv`, `queues.csv` | a flow, a queue |
+    /// | `sojourn.csv` | a bucket of a queue's sojourn times: at most `upper_ns`, how often |
+    /// | `queue_series.csv`, `flow_series.csv` | a queue, a flow, in one bin of time that begins at `time_s`; idle ones too |
+    /// | `rtt.csv` | a round-trip time as a sender measured it |
+    /// | `requests.csv` | a request of a workload, if the scenario has one |
+    /// | `assessments.csv`, `choices.csv` | a judgement of the law, a flow's change of queue |
+    /// | `report.html` | the same for eyes |
+    /// | `run.json` | everything but the tables: configuration, seed, version, totals, health |
+    ///
+    /// # Errors
+    /// If the directory or a file cannot be written. Files of an earlier run stay as they are, unless a file cannot be moved to
+    /// its place: then there is no `run.json`.
+    pub fn write(mut self, result: &RunResult) -> Result<Vec<PathBuf>, OutputError> {
+        fs::create_dir_all(&self.dir).map_err(|source| OutputError { path: self.dir.clone(), source })?;
+        let mut files = tables(&self.dir, result)?;
+        // What the run did not write, because it does not in its world, does not wait.
+        let waiting = std::mem::take(&mut self.waiting);
+        files.splice(0..0, waiting.into_iter().filter(Staged::is_there));
+        files.push(stage(&self.dir.join("run.json"), &|out| {
+            serde_json::to_writer_pretty(&mut *out, result)?;
+            out.write_all(b"\n")
+        })?);
+        place(files)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        self.waiting.clear();
+        for dir in &self.missing {
+            // Only an empty one goes.
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}
+
+/// Writes all files of `result` into `dir`, as [`Folder::write`] does.
 ///
 /// # Errors
-/// If the directory or a file cannot be written. Files already renamed into place stay.
+/// As there.
 pub fn write(dir: &Path, result: &RunResult) -> Result<Vec<PathBuf>, OutputError> {
+    Folder::new(dir).write(result)
+}
+
+/// Moves files that are complete to their places, the last one last.
+pub(crate) fn place(files: Vec<Staged>) -> Result<Vec<PathBuf>, OutputError> {
+    part::place_together(files).map_err(|(path, source)| OutputError { path, source })
+}
+
+/// Writes texts that belong together to files in `dir`, which is made if it is missing: all of them or none. The last one says
+/// that they are of one making.
+pub(crate) fn write_together(dir: &Path, texts: &[(&str, &str)]) -> Result<(), OutputError> {
     fs::create_dir_all(dir).map_err(|source| OutputError { path: dir.to_owned(), source })?;
-    let mut written = Vec::new();
-    let mut file = |name: &str, fill: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>| {
-        let path = dir.join(name);
-        write_whole(&path, fill).map_err(|source| OutputError { path: path.clone(), source })?;
-        written.push(path);
+    let files =
+        texts.iter().map(|(name, text)| stage(&dir.join(name), &|out| out.write_all(text.as_bytes())));
+    place(files.collect::<Result<_, _>>()?).map(drop)
+}
+
+/// A complete file beside its place.
+pub(crate) fn stage(path: &Path, fill: &dyn Fn(&mut Part) -> io::Result<()>) -> Result<Staged, OutputError> {
+    let write = || {
+        let mut part = Part::create(path)?;
+        fill(&mut part)?;
+        part.stage()
+    };
+    write().map_err(|source| OutputError { path: path.to_owned(), source })
+}
+
+/// Everything but `run.json`.
+fn tables(dir: &Path, result: &RunResult) -> Result<Vec<Staged>, OutputError> {
+    let mut files = Vec::new();
+    let mut file = |name: &str, fill: &dyn Fn(&mut Part) -> io::Result<()>| {
+        files.push(stage(&dir.join(name), fill)?);
         Ok(())
     };
-    file("run.json", &|out| {
-        serde_json::to_writer_pretty(&mut *out, result)?;
-        out.write_all(b"\n")
-    })?;
     file("flows.csv", &|out| flows(out, result))?;
     file("queues.csv", &|out| table(out, result.queues.iter().map(QueueRow::new), QueueRow::COLUMNS))?;
     file("sojourn.csv", &|out| table(out, sojourn(result), &["queue", "upper_ns", "count"]))?;
@@ -107,7 +193,7 @@ pub fn write(dir: &Path, result: &RunResult) -> Result<Vec<PathBuf>, OutputError
         name => name,
     };
     file("report.html", &|out| out.write_all(report::html(&[(label, result)]).as_bytes()))?;
-    Ok(written)
+    Ok(files)
 }
 
 /// Writes a page, such as one that compares runs, or another text to `path`: whole or not at all.
@@ -115,65 +201,7 @@ pub fn write(dir: &Path, result: &RunResult) -> Result<Vec<PathBuf>, OutputError
 /// # Errors
 /// If the file cannot be written.
 pub fn write_page(path: &Path, html: &str) -> Result<(), OutputError> {
-    write_whole(path, &|out| out.write_all(html.as_bytes()))
-        .map_err(|source| OutputError { path: path.to_owned(), source })
-}
-
-/// Writes a file beside its place and moves it there when it is complete.
-fn write_whole(path: &Path, fill: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    let mut part = Part::create(path)?;
-    fill(&mut part.out)?;
-    part.finish()
-}
-
-/// A file that is written beside its place. Unless it is moved there, it is removed.
-pub(crate) struct Part {
-    path: PathBuf,
-    part: PathBuf,
-    out: BufWriter<File>,
-}
-
-impl Part {
-    /// Begins the file that shall be at `path`.
-    pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        let mut name = std::ffi::OsString::from(".");
-        name.push(path.file_name().unwrap_or_default());
-        name.push(format!(".{}.part", std::process::id()));
-        let part = path.with_file_name(name);
-        let out = BufWriter::new(File::create(&part)?);
-        Ok(Self { path: path.to_owned(), part, out })
-    }
-
-    /// It is complete: moves it to its place, once it is on the disk.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
-        self.out.flush()?;
-        self.out.get_ref().sync_all()?;
-        fs::rename(&self.part, &self.path)
-    }
-
-    /// As [`finish`](Self::finish) without waiting for the disk, for files that are checked when they are read: a power
-    /// failure may leave less of them.
-    pub(crate) fn finish_unsynced(mut self) -> io::Result<()> {
-        self.out.flush()?;
-        fs::rename(&self.part, &self.path)
-    }
-}
-
-impl Write for Part {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        // Gone already if it was moved; the first error is the one to tell.
-        let _ = fs::remove_file(&self.part);
-    }
+    place(vec![stage(path, &|out| out.write_all(html.as_bytes()))?]).map(drop)
 }
 
 /// Writes rows under `columns`, which are there even when there is no row.

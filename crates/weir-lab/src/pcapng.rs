@@ -4,9 +4,7 @@
 //! interface, then enhanced packet blocks. Unlike a classic pcap file it can say which queue a packet left and why it
 //! was marked, and Wireshark shows both. Only writing lives here; captures are read elsewhere.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{self, Write};
 
 use thiserror::Error;
 
@@ -43,32 +41,17 @@ pub enum PcapngError {
     },
 }
 
-/// Writes one section to `W`, through a buffer of its own when made by [`PcapngWriter::create`].
+/// Writes one section to `W`.
 #[derive(Debug)]
-pub struct PcapngWriter<W: Write = BufWriter<File>> {
+pub struct PcapngWriter<W: Write> {
     out: W,
     interfaces: u32,
     snaplen: u32,
 }
 
-impl PcapngWriter {
-    /// Creates the file at `path` (replacing one that is there) and describes `interfaces`, all of one `link_type`.
-    /// Packets are cut to `snaplen` bytes; 0 keeps them whole.
-    ///
-    /// # Errors
-    /// If the file cannot be created or written.
-    pub fn create(
-        path: &Path,
-        interfaces: &[&str],
-        link_type: u16,
-        snaplen: u32,
-    ) -> Result<Self, PcapngError> {
-        Self::new(BufWriter::with_capacity(1 << 18, File::create(path)?), interfaces, link_type, snaplen)
-    }
-}
-
 impl<W: Write> PcapngWriter<W> {
-    /// As [`PcapngWriter::create`], to any destination. Each packet is several small writes, so it should be buffered.
+    /// Describes `interfaces`, all of one `link_type`, in `out`. Packets are cut to `snaplen` bytes; 0 keeps them whole. Each
+    /// packet is several small writes, so `out` should be buffered.
     ///
     /// # Errors
     /// If `out` cannot be written.
@@ -261,18 +244,5 @@ mod tests {
         writer.packet(0, 0, 2, &[0; 2], Some(&"\u{e9}".repeat(40_000))).unwrap();
         let packet = read(&writer.finish().unwrap()).pop().unwrap();
         assert_eq!(packet.matches('\u{e9}').count(), 32_767);
-    }
-
-    #[test]
-    fn files_are_complete_after_finish() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("packets.pcapng");
-        let mut writer = PcapngWriter::create(&path, &["queue"], LINK_ETHERNET, 0).unwrap();
-        for time in 0..1000 {
-            writer.packet(0, time, 60, &[0; 60], None).unwrap();
-        }
-        writer.finish().unwrap();
-        assert_eq!(read(&std::fs::read(&path).unwrap()).len(), 1002);
-        assert!(PcapngWriter::create(&directory.path().join("no/such"), &[], LINK_ETHERNET, 0).is_err());
     }
 }

@@ -16,6 +16,7 @@ use crate::edges::EdgeError;
 use crate::emulator;
 use crate::host::{HostError, Hosts, Topology, TopologySpec};
 use crate::kernel_world::{self, KernelWorldError};
+use crate::output::Target;
 use crate::pcapng::PcapngError;
 use crate::record::Recorder;
 use crate::result::{Health, RunResult, WorkloadResult};
@@ -114,9 +115,9 @@ pub struct RunOptions<'a> {
     /// Thousandths of a processor for the bottleneck's thread; see [`LinkConfig::share`].
     pub share: u32,
     /// Where the capture goes, if one is wanted.
-    pub pcap: Option<PathBuf>,
+    pub pcap: Option<Target>,
     /// Where the trace goes, if one is wanted. World `sim` only.
-    pub trace: Option<PathBuf>,
+    pub trace: Option<Target>,
     /// Ends the run early; what was measured until then is the result.
     pub stop: &'a AtomicBool,
     /// Told now and then how far the run is.
@@ -258,7 +259,7 @@ pub(crate) fn topology_spec(scenario: &Scenario, flows: &[Flow]) -> TopologySpec
 /// overshoot both.
 pub(crate) fn window(scenario: &Scenario) -> Bytes {
     let bdp = scenario.bottleneck.rate.bytes_in(longest_rtt(scenario)).0;
-    Bytes((4 * bdp + (16 << 20)).clamp(16 << 20, 1 << 30))
+    Bytes(bdp.saturating_mul(4).saturating_add(16 << 20).clamp(16 << 20, 1 << 30))
 }
 
 pub(crate) fn longest_rtt(scenario: &Scenario) -> Duration {

@@ -230,7 +230,9 @@ fn advance(
         if at >= end {
             return Some("timeout");
         }
-        if options.stop.load(Ordering::Relaxed) {
+        // What could not be written is told when the files are completed.
+        let is_in_vain = network.observer().tap.as_deref().is_some_and(Wiretap::has_failed);
+        if is_in_vain || options.stop.load(Ordering::Relaxed) {
             return Some("interrupted");
         }
         let done = at.as_secs_f64() / scenario.measure.timeout.as_secs_f64();

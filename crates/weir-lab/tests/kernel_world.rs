@@ -213,7 +213,8 @@ fn each_flow_has_its_own_round_trip_time_and_captures_hold_what_left() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("packets.pcapng");
     let stop = AtomicBool::new(false);
-    let options = RunOptions { world: World::Kernel, pcap: Some(path.clone()), ..RunOptions::new(&stop) };
+    let options =
+        RunOptions { world: World::Kernel, pcap: Some(path.as_path().into()), ..RunOptions::new(&stop) };
     let result = run::run(&scenario, &options).unwrap();
     assert_sound(&result);
     for (index, (name, rtt)) in [("near", 8.0), ("far", 50.0), ("up", 8.0)].into_iter().enumerate() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use weir_lab::output;
+use weir_lab::output::{self, Folder};
 use weir_lab::report;
 use weir_lab::result::RunResult;
 use weir_lab::run::{self, RunOptions};
@@ -87,6 +87,7 @@ fn run_one(
     stop: &std::sync::atomic::AtomicBool,
 ) -> anyhow::Result<RunResult> {
     let progress = talk::Progress::new(&scenario.name);
+    let mut folder = Folder::new(folder);
     let options = RunOptions {
         world: args.place.world.into(),
         kernel: args.place.kernel.clone(),
@@ -96,13 +97,13 @@ fn run_one(
             Io::Xdp => IoKind::Xdp,
             Io::PacketSocket => IoKind::PacketSocket,
         },
-        pcap: scenario.measure.pcap.then(|| folder.join("packets.pcapng")),
-        trace: scenario.measure.trace.then(|| folder.join("packets.tr")),
+        pcap: scenario.measure.pcap.then(|| folder.target("packets.pcapng")),
+        trace: scenario.measure.trace.then(|| folder.target("packets.tr")),
         progress: &|now| progress.show(now.done, now.left, ""),
         ..RunOptions::new(stop)
     };
     let result = run::run(scenario, &options).with_context(|| format!("scenario '{}'", scenario.name))?;
-    output::write(folder, &result)?;
+    folder.write(&result)?;
     Ok(result)
 }
 

@@ -4,6 +4,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "the command is timed and killed")]
 
+#[path = "cli/disk.rs"]
+mod disk;
 #[path = "cli/ends.rs"]
 mod ends;
 #[path = "cli/errors.rs"]

@@ -80,7 +80,7 @@ fn scenarios_run_in_guests_and_their_results_come_back() {
     let dir = tempfile::tempdir().unwrap();
     let pcap = dir.path().join("deep/packets.pcapng");
     let runs = [
-        VmRun { scenario: &first, run: 3, pcap: Some(pcap.clone()) },
+        VmRun { scenario: &first, run: 3, pcap: Some(pcap.as_path().into()) },
         VmRun { scenario: &broken, run: 0, pcap: None },
         VmRun { scenario: &first, run: 4, pcap: None },
     ];

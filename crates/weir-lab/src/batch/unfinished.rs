@@ -4,13 +4,15 @@
 //! run has a result. Another build of Weir, another world or another kernel begins anew.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::UNIX_EPOCH;
 
 use super::{BatchError, Job};
+use crate::output::Part;
 use crate::result::RunResult;
 use crate::run::World;
 use crate::vm::{Kernel, read};
@@ -43,11 +45,13 @@ impl Unfinished {
             Some(first) if first == measurer => lines.map(str::to_owned).collect(),
             _ => BTreeSet::new(),
         };
-        let mut file = File::create(path)?;
-        writeln!(file, "{measurer}")?;
+        let mut part = Part::create(path)?;
+        writeln!(part, "{measurer}")?;
         for name in &listed {
-            writeln!(file, "{name}")?;
+            writeln!(part, "{name}")?;
         }
+        part.finish()?;
+        let file = OpenOptions::new().append(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
         Ok(Self { out: out.to_owned(), listed, file: Mutex::new(file) })
     }
 

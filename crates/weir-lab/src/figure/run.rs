@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use super::{Figure, FigureResult, Plan};
 use crate::batch::{self, BatchError, BatchOptions};
+use crate::output;
 
 /// A figure that could not be made.
 #[derive(Debug, Error)]
@@ -70,15 +71,10 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &BatchOptions) -> Result<F
     let batch = batch::run(&jobs, plan.world, options)?;
     let mut result = figure.reduce(plan, &jobs, &batch.results);
     result.continued = batch.continued;
-    for (name, text) in [
-        ("figure.json", serde_json::to_string_pretty(&result).expect("a figure is plain data")),
-        ("figure.txt", result.table.clone()),
-        ("figure.html", result.html.clone()),
-    ] {
-        let path = options.out.join(name);
-        let written = std::fs::create_dir_all(&options.out).and_then(|()| std::fs::write(&path, text));
-        written.map_err(|source| BatchError::Write { path, source })?;
-    }
+    let json = serde_json::to_string_pretty(&result).expect("a figure is plain data");
+    let texts =
+        [("figure.txt", result.table.as_str()), ("figure.html", &result.html), ("figure.json", &json)];
+    output::write_together(&options.out, &texts).map_err(BatchError::from)?;
     batch.close()?;
     Ok(result)
 }

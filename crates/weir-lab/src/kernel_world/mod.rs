@@ -125,7 +125,8 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     let device = &topology.bottleneck_client_iface;
     topology.bottleneck.tc(&tree.lines(device))?;
     let began = Arc::new(OnceLock::new());
-    let capture = options.pcap.as_deref().map(|path| Capture::start(path, Arc::clone(&began))).transpose()?;
+    let capture =
+        options.pcap.as_ref().map(|target| Capture::start(target, Arc::clone(&began))).transpose()?;
     let (capture, tap) = capture.unzip();
 
     let mut delays = Delays::build(scenario, &topology, options)?;

@@ -10,19 +10,18 @@
 //! | `m` | marked CE; the line ends with the reason |
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{self, Write};
 
 use weir_core::{DropReason, Ecn, Event, EventKind, MarkReason, Packet, Time};
 use weir_sim::{Carried, Way};
 
 use super::wire::{CLIENT, SERVER, Wire};
+use crate::output::Part;
 use crate::traffic::Stack;
 
 /// Writes a trace.
 pub(super) struct Trace {
-    out: BufWriter<File>,
+    out: Part,
 }
 
 fn drop_reason(reason: DropReason) -> &'static str {
@@ -93,8 +92,9 @@ impl fmt::Display for Ends<'_> {
 }
 
 impl Trace {
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self { out: BufWriter::with_capacity(1 << 18, File::create(path)?) })
+    /// A trace that is written to `out`.
+    pub(super) fn new(out: Part) -> Self {
+        Self { out }
     }
 
     /// Something happened in the queue of `link`.
@@ -172,7 +172,8 @@ impl Trace {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> io::Result<()> {
-        self.out.flush()
+    /// The file, to be completed.
+    pub(super) fn into_part(self) -> Part {
+        self.out
     }
 }

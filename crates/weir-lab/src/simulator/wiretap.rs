@@ -1,9 +1,7 @@
 //! Writes packets down as they pass: a capture and a trace. Time is virtual, so nothing is lost to a slow disk.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 
 use weir_core::{Duration, Ecn, Event, EventKind, MarkReason, Packet, Time};
 use weir_sim::{Carried, Opening, Way};
@@ -12,6 +10,7 @@ use super::headers::{self, Headers, LONGEST, Quic, Tcp, TcpEcn};
 use super::trace::{self, Trace};
 use super::wire::Wire;
 use crate::capture::INTERFACES;
+use crate::output::{Part, Target};
 use crate::pcapng::{LINK_ETHERNET, PcapngError, PcapngWriter};
 use crate::run::{RunError, RunOptions};
 use crate::traffic::Stack;
@@ -40,8 +39,8 @@ struct Connection {
 
 /// Where packets are written down.
 pub(super) struct Wiretap {
-    pcap: Option<(PathBuf, PcapngWriter)>,
-    trace: Option<(PathBuf, Trace)>,
+    pcap: Option<(Target, PcapngWriter<Part>)>,
+    trace: Option<(Target, Trace)>,
     connections: Vec<Connection>,
     /// What is in the packets that are queued, and why they were marked. A packet has another number in each queue.
     inside: HashMap<u64, (Carried, Option<MarkReason>)>,
@@ -57,8 +56,8 @@ pub(super) struct Wiretap {
 impl Wiretap {
     /// A tap that writes what `options` ask for; none if that is nothing.
     pub(super) fn create(options: &RunOptions) -> Result<Option<Self>, RunError> {
-        let pcap = options.pcap.as_deref().map(capture).transpose()?;
-        let trace = options.trace.as_deref().map(tracing).transpose()?;
+        let pcap = options.pcap.as_ref().map(capture).transpose()?;
+        let trace = options.trace.as_ref().map(tracing).transpose()?;
         Ok((pcap.is_some() || trace.is_some()).then(|| Self {
             pcap,
             trace,
@@ -192,21 +191,27 @@ impl Wiretap {
         if let Some(failed) = self.failed.take() {
             return Err(failed);
         }
-        if let Some((path, writer)) = self.pcap {
-            writer.finish().map_err(|source| failure(&path, source))?;
+        if let Some((target, writer)) = self.pcap {
+            let written = writer.finish().and_then(|part| Ok(target.finish(part)?));
+            written.map_err(|source| failure(&target, source))?;
         }
-        if let Some((path, trace)) = self.trace {
-            trace.finish().map_err(|error| failure(&path, error.into()))?;
+        if let Some((target, trace)) = self.trace {
+            target.finish(trace.into_part()).map_err(|error| failure(&target, error.into()))?;
         }
         Ok(())
     }
 
+    /// Whether a file could not be written, so that what follows is in vain.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
     fn tell(&mut self, write: impl FnOnce(&mut Trace) -> io::Result<()>) {
-        if let Some((path, trace)) = &mut self.trace
+        if let Some((target, trace)) = &mut self.trace
             && self.failed.is_none()
             && let Err(error) = write(trace)
         {
-            self.failed = Some(failure(path, error.into()));
+            self.failed = Some(failure(target, error.into()));
         }
     }
 
@@ -222,31 +227,27 @@ impl Wiretap {
     }
 
     fn put(&mut self, interface: u32, time: Time, headers: &Headers, comment: Option<&str>) {
-        if let Some((path, writer)) = &mut self.pcap
+        if let Some((target, writer)) = &mut self.pcap
             && self.failed.is_none()
             && let Err(source) =
                 writer.packet(interface, time.as_nanos(), headers.length, headers.bytes(), comment)
         {
-            self.failed = Some(failure(path, source));
+            self.failed = Some(failure(target, source));
         }
     }
 }
 
-fn failure(path: &Path, source: PcapngError) -> RunError {
-    RunError::Capture { path: path.to_owned(), source }
+fn failure(target: &Target, source: PcapngError) -> RunError {
+    RunError::Capture { path: target.path().to_owned(), source }
 }
 
-fn capture(path: &Path) -> Result<(PathBuf, PcapngWriter), RunError> {
-    folder(path)?;
-    let writer = PcapngWriter::create(path, &INTERFACES, LINK_ETHERNET, LONGEST as u32);
-    Ok((path.to_owned(), writer.map_err(|source| failure(path, source))?))
+fn capture(target: &Target) -> Result<(Target, PcapngWriter<Part>), RunError> {
+    let part = target.create().map_err(|error| failure(target, error.into()))?;
+    let writer = PcapngWriter::new(part, &INTERFACES, LINK_ETHERNET, LONGEST as u32);
+    Ok((target.clone(), writer.map_err(|source| failure(target, source))?))
 }
 
-fn tracing(path: &Path) -> Result<(PathBuf, Trace), RunError> {
-    folder(path)?;
-    Ok((path.to_owned(), Trace::create(path).map_err(|error| failure(path, error.into()))?))
-}
-
-fn folder(path: &Path) -> Result<(), RunError> {
-    path.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| failure(path, error.into()))
+fn tracing(target: &Target) -> Result<(Target, Trace), RunError> {
+    let part = target.create().map_err(|error| failure(target, error.into()))?;
+    Ok((target.clone(), Trace::new(part)))
 }

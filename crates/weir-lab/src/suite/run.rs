@@ -1,11 +1,10 @@
 //! Runs a suite: its jobs as a batch, then the rows, the table and the page.
 
-use std::path::Path;
-
 use serde::Serialize;
 
 use super::{Plan, Row, Suite, SuiteError, page, table};
 use crate::batch::{self, BatchError, BatchOptions};
+use crate::output;
 use crate::result::RunResult;
 use crate::vm::read;
 
@@ -61,17 +60,9 @@ pub fn run(suite: &Suite, plan: &Plan, options: &BatchOptions) -> Result<SuiteRe
     };
     result.warnings.sort();
     let json = serde_json::to_string_pretty(&result).expect("a result is plain data");
-    for (name, text) in [
-        ("suite.json", json),
-        ("suite.csv", table::csv(&result.rows)),
-        ("suite.html", page::html(suite, &result, &planned)),
-    ] {
-        write(&options.out.join(name), &text)?;
-    }
+    let (csv, html) = (table::csv(&result.rows), page::html(suite, &result, &planned));
+    let texts = [("suite.csv", csv.as_str()), ("suite.html", &html), ("suite.json", &json)];
+    output::write_together(&options.out, &texts).map_err(BatchError::from)?;
     batch.close()?;
     Ok(result)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), BatchError> {
-    crate::output::write_page(path, text).map_err(BatchError::from)
 }

@@ -15,7 +15,7 @@ use parquet::schema::types::Type;
 
 use super::columns::{Column, Kind};
 use super::values::Datum;
-use crate::output::Part;
+use crate::output::{Part, Staged};
 
 /// Rows that are held before they are written.
 const GROUP: usize = 65_536;
@@ -50,12 +50,12 @@ impl Parquet {
         if self.rows.len() == GROUP { self.flush() } else { Ok(()) }
     }
 
-    /// Writes the rest and moves the file to its place.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    /// Writes the rest. The file is then complete, but not at its place.
+    pub(super) fn finish(mut self) -> io::Result<Staged> {
         if !self.rows.is_empty() {
             self.flush()?;
         }
-        self.writer.into_inner().map_err(other)?.finish()
+        self.writer.into_inner().map_err(other)?.stage()
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -169,7 +169,7 @@ mod tests {
                 .unwrap();
         }
         assert!(!path.exists(), "a table that is not complete is not there");
-        table.finish().unwrap();
+        crate::output::place(vec![table.finish().unwrap()]).unwrap();
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
         assert_eq!(reader.metadata().num_row_groups(), 2);
         let mut seen = 0;

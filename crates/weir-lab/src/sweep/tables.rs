@@ -3,7 +3,7 @@
 //! Rows come in the order of the cells, whatever the order in which they ended, and from the cells' files alone: the same
 //! sweep makes the same bytes, however many jobs ran it and however often it was stopped.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use super::parquet::Parquet;
@@ -62,8 +62,8 @@ pub(super) fn write(
     }
     let csv =
         csv.into_inner().map_err(|error| failed(csv_path.clone())(io::Error::other(error.to_string())))?;
-    csv.finish().map_err(failed(csv_path))?;
-    parquet.finish().map_err(failed(parquet_path))?;
+    let mut files =
+        vec![csv.stage().map_err(failed(csv_path))?, parquet.finish().map_err(failed(parquet_path))?];
 
     let scenario = sweep.scenario(0)?;
     let seed_swept = sweep.axes().iter().flat_map(|axis| &axis.keys).any(|key| key.path == ["seed"]);
@@ -88,8 +88,10 @@ pub(super) fn write(
     let table = summary::table(sweep, &summaries);
     let result = SweepResult { meta, reused, summaries, table };
     let json = serde_json::to_string_pretty(&result.meta).expect("metadata are plain data");
-    output::write_page(&options.out.join("sweep.json"), &format!("{json}\n"))?;
-    output::write_page(&options.out.join("sweep.html"), &page::html(sweep, &result))?;
+    for (name, text) in [("sweep.html", page::html(sweep, &result)), ("sweep.json", format!("{json}\n"))] {
+        files.push(output::stage(&options.out.join(name), &|out| out.write_all(text.as_bytes()))?);
+    }
+    output::place(files)?;
     Ok(result)
 }
 

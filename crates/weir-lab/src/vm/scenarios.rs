@@ -7,6 +7,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::cache::{Cache, Kernel};
 use super::guest::{Guest, Stream, TCG, folder_prefix, quoted, unpack};
 use super::tools::wait;
 use super::{VmError, read};
+use crate::output::Target;
 use crate::result::RunResult;
 use crate::run::{Progress, RunOptions};
 use crate::scenario::Scenario;
@@ -48,7 +50,7 @@ pub struct VmRun<'a> {
     /// Its number under the scenario's seed.
     pub run: u64,
     /// Where the packets' headers go, if they are captured.
-    pub pcap: Option<PathBuf>,
+    pub pcap: Option<Target>,
 }
 
 /// How scenarios run in micro-VMs.
@@ -269,10 +271,12 @@ fn collect(kernel: &Kernel, folder: &Path, run: &VmRun<'_>, said: &[String]) -> 
         });
     }
     if let Some(pcap) = &run.pcap {
-        if let Some(parent) = pcap.parent() {
-            fs::create_dir_all(parent).map_err(VmError::file(parent))?;
-        }
-        fs::copy(folder.join("packets.pcapng"), pcap).map_err(VmError::file(pcap))?;
+        let copy = || {
+            let mut part = pcap.create()?;
+            io::copy(&mut fs::File::open(folder.join("packets.pcapng"))?, &mut part)?;
+            pcap.finish(part)
+        };
+        copy().map_err(VmError::file(pcap.path()))?;
     }
     let mut result = read::read(folder)?;
     result.meta.world = "vm".to_owned();

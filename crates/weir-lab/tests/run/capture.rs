@@ -16,7 +16,7 @@ fn run_and_assess(scenario: &Scenario) -> (RunResult, Report) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/packets.pcapng");
     let stop = AtomicBool::new(false);
-    let options = RunOptions { pcap: Some(path.clone()), ..RunOptions::new(&stop) };
+    let options = RunOptions { pcap: Some(path.as_path().into()), ..RunOptions::new(&stop) };
     let result = run::run(scenario, &options).unwrap();
     let report = assess(
         File::open(&path).unwrap(),

@@ -16,8 +16,8 @@ pub(crate) fn run_in(folder: &Path, scenario: &Scenario) -> RunResult {
     let stop = AtomicBool::new(false);
     let options = RunOptions {
         world: World::Sim,
-        pcap: Some(folder.join("deep/packets.pcapng")),
-        trace: Some(folder.join("packets.tr")),
+        pcap: Some(folder.join("deep/packets.pcapng").into()),
+        trace: Some(folder.join("packets.tr").into()),
         ..RunOptions::new(&stop)
     };
     run(scenario, &options).unwrap()
@@ -195,10 +195,14 @@ fn files_are_the_same_to_the_byte_and_without_them_the_run_is_the_same() {
 fn files_that_cannot_be_written_are_an_error() {
     let scenario = scenario("dualpi2", &MARKED);
     let stop = AtomicBool::new(false);
-    for full in [true, false] {
-        let path = Some(if full { "/dev/full" } else { "/proc/no/such" }.into());
-        let options = RunOptions { world: World::Sim, pcap: path, ..RunOptions::new(&stop) };
+    let folder = tempfile::tempdir().unwrap();
+    // What is no file is not replaced by one.
+    let directory = folder.path().join("packets.pcapng");
+    std::fs::create_dir(&directory).unwrap();
+    for path in [directory.as_path(), Path::new("/proc/no/such")] {
+        let options = RunOptions { world: World::Sim, pcap: Some(path.into()), ..RunOptions::new(&stop) };
         let error = run(&scenario, &options).unwrap_err().to_string();
         assert!(error.contains("cannot write /") && error.contains("--out"), "{error}");
     }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }

@@ -66,7 +66,8 @@ fn each_request_is_a_connection_of_its_own_in_a_capture() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("packets.pcapng");
     let stop = AtomicBool::new(false);
-    let result = simulate(&scenario, RunOptions { pcap: Some(path.clone()), ..RunOptions::new(&stop) });
+    let result =
+        simulate(&scenario, RunOptions { pcap: Some(path.as_path().into()), ..RunOptions::new(&stop) });
     let report = assess(std::fs::File::open(path).unwrap(), &Options::default());
     // There is no flow beside the workload, and all files are there.
     weir_lab::output::write(folder.path(), &result).unwrap();
