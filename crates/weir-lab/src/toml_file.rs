@@ -1,9 +1,12 @@
 //! Files that say in TOML what to do: scenarios, suites, sweeps.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+use weir_core::Bytes;
 
 use crate::scenario::with_nearest_key;
 
@@ -28,9 +31,23 @@ pub enum FileError {
     },
 }
 
+/// The longest file: room for a sweep with a million values.
+const LONGEST: u64 = 16 << 20;
+
 pub(crate) fn read(path: &Path) -> Result<String, FileError> {
-    std::fs::read_to_string(path)
-        .map_err(|source| FileError::Read { path: path.display().to_string(), source })
+    let failed = |source| FileError::Read { path: path.display().to_string(), source };
+    File::open(path).and_then(|file| read_text(file, LONGEST)).map_err(failed)
+}
+
+/// The text of a file of at most `most` bytes. It may be a pipe.
+pub(crate) fn read_text(file: File, most: u64) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    if file.take(most + 1).read_to_end(&mut bytes)? as u64 > most {
+        let what = format!("it is longer than the {} that are read; name another file", Bytes(most));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    let no_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not text; name another file");
+    String::from_utf8(bytes).map_err(no_text)
 }
 
 /// What `text` says; errors call it `path`.

@@ -1,6 +1,8 @@
 //! The words of links that vary their delay, lose packets or let some overtake others, and files of traces.
 
 use std::fmt;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -8,6 +10,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use weir_core::Duration;
 use weir_sim::{Impairment, Trace};
+
+use crate::toml_file;
+
+/// The longest trace, in bytes: an hour at 100 Mbit/s.
+const LONGEST_TRACE: u64 = 256 << 20;
 
 /// A share of packets: a percentage such as `0.1%`, as `tc netem` writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -167,7 +174,11 @@ impl TraceFile {
     /// Reads the file, from `folder` unless its path is absolute.
     pub(super) fn read(&mut self, folder: &Path) -> Result<Arc<Trace>, String> {
         let path = folder.join(&self.path);
-        let text = std::fs::read_to_string(&path).map_err(|error| {
+        // A device or a pipe is not even opened: that may block, or do something.
+        let opened = std::fs::metadata(&path).and_then(|about| {
+            if about.is_file() { File::open(&path) } else { Err(io::Error::other("it is no regular file")) }
+        });
+        let text = opened.and_then(|file| toml_file::read_text(file, LONGEST_TRACE)).map_err(|error| {
             format!(
                 "cannot read {}: {error}; give the path of a mahimahi trace from this file",
                 path.display()
