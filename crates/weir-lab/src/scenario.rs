@@ -143,11 +143,7 @@ impl Scenario {
     pub fn parse(text: &str, path: &str) -> Result<Self, ScenarioError> {
         let mut scenario: Self = toml_file::parse(text, path)?;
         let folder = Path::new(path).parent().unwrap_or(Path::new(""));
-        let checked = scenario.read_traces(folder).and_then(|()| {
-            let end = scenario.end();
-            scenario.bottleneck.take_mean_rate(end);
-            scenario.check()
-        });
+        let checked = scenario.complete(folder).and_then(|()| scenario.check());
         checked.map_err(|(key, message)| ScenarioError::Value {
             path: path.to_owned(),
             line: toml_place::line_of(text, &key),
@@ -155,6 +151,14 @@ impl Scenario {
             message,
         })?;
         Ok(scenario)
+    }
+
+    /// Reads what its traces say, from `folder`, and fills in rates that follow from others.
+    pub(crate) fn complete(&mut self, folder: &Path) -> Result<(), (String, String)> {
+        self.read_traces(folder)?;
+        let end = self.end();
+        self.bottleneck.take_mean_rate(end);
+        Ok(())
     }
 
     /// How errors of a file name a key of [`check`](Self::check): `flow.0.rate` as `flow 1 ('UDP'): rate`.

@@ -48,6 +48,10 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
             meta.cells
         );
     }
+    if result.damaged > 0 {
+        let what = "cells had a stored result that is not as it was written; they ran again";
+        eprintln!("weir: {} of {} {what}", result.damaged, meta.cells);
+    }
     if meta.doubtful_cells > 0 {
         let column = "column `warnings` of the table says why";
         talk::say!("weir: warning: {} of {} cells are doubtful; {column}", meta.doubtful_cells, meta.cells);

@@ -140,6 +140,60 @@ fn a_sweep_that_is_killed_goes_on_where_it_was() {
     }
 }
 
+#[test]
+fn a_cell_that_was_changed_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), &SWEEP.replace("DURATION", "500ms"));
+    let out = folder.path().join("out");
+    let sweep = || weir(&["sweep", text(&path), "--out", text(&out)]).output().unwrap();
+    let table = || fs::read_to_string(out.join("sweep.csv")).unwrap();
+    assert_eq!(sweep().status.code(), Some(0));
+    let before = table();
+    // One cell says something else, and one is another's.
+    let mut all = cells(&out);
+    all.sort();
+    let cell = fs::read_to_string(&all[0]).unwrap();
+    let (begin, rest) = cell.split_once("\"received_bytes\":").unwrap();
+    fs::write(&all[0], format!("{begin}\"received_bytes\":9{rest}")).unwrap();
+    fs::copy(&all[2], &all[1]).unwrap();
+    let again = sweep();
+    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    assert!(table() == before, "a changed cell is in the table");
+    let said = stderr(&again);
+    assert!(said.contains("2 of 16 cells had a stored result that is not as it was written"), "{said}");
+    assert!(said.contains("14 of 16 cells had their result"), "{said}");
+    let last = sweep();
+    assert!(stderr(&last).contains("16 of 16 cells had their result"), "{last:?}");
+}
+
+#[test]
+fn a_link_with_a_trace_follows_it_in_a_sweep_too() {
+    let folder = tempfile::tempdir().unwrap();
+    // 1.2 Mbit/s; the rate is only what the queue reckons with.
+    let slow: String = (1..100).map(|line| format!("{}\n", 10 * line)).collect();
+    fs::write(folder.path().join("slow.trace"), &slow).unwrap();
+    let text_of =
+        SWEEP.replace("DURATION", "2s").replace("qdisc = \"pie\"", "qdisc = \"pie\"\ntrace = \"slow.trace\"");
+    let path = write(folder.path(), &text_of);
+    let out = folder.path().join("out");
+    let sweep = || {
+        let ran = weir(&["sweep", text(&path), "--out", text(&out)]).output().unwrap();
+        assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+        let table = fs::read_to_string(out.join("sweep.csv")).unwrap();
+        let mut rows = table.lines().map(|row| row.split(','));
+        let place = rows.next().unwrap().position(|name| name == "link_departed_bytes").unwrap();
+        let most = rows.map(|mut row| row.nth(place).unwrap().parse::<u64>().unwrap()).max().unwrap();
+        (most, stderr(&ran))
+    };
+    let (most, _) = sweep();
+    assert!(most < 400_000, "{most} bytes in 2 s: the link has taken no notice of its trace");
+    // Another trace under the same name is another link.
+    let fast: String = (1..1000).map(|line| format!("{line}\n")).collect();
+    fs::write(folder.path().join("slow.trace"), fast).unwrap();
+    let (most, said) = sweep();
+    assert!(most > 1_000_000 && !said.contains("had their result"), "{most} {said}");
+}
+
 /// Starts a sweep of long cells and waits until two of them have ended. `hangups` says whether it hears of SIGHUP: a
 /// command that `nohup` has started does not.
 fn under_way(path: &Path, out: &Path, hangups: bool) -> Child {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use weir_core::Duration;
 use weir_sim::{Impairment, Trace};
@@ -163,12 +164,18 @@ pub(super) fn impairment(
 pub struct TraceFile {
     path: PathBuf,
     trace: Option<Arc<Trace>>,
+    sha256: String,
 }
 
 impl TraceFile {
     /// What is in it; `None` if the scenario was not read from a file.
     pub fn trace(&self) -> Option<&Arc<Trace>> {
         self.trace.as_ref()
+    }
+
+    /// The SHA-256 hash of what is in it, in hexadecimal digits; empty if the scenario was not read from a file.
+    pub(crate) fn sha256(&self) -> &str {
+        &self.sha256
     }
 
     /// Reads the file, from `folder` unless its path is absolute.
@@ -185,13 +192,15 @@ impl TraceFile {
             )
         })?;
         let trace = Trace::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let hash = digest(&SHA256, text.as_bytes());
+        self.sha256 = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Arc::clone(self.trace.insert(Arc::new(trace))))
     }
 }
 
 impl From<PathBuf> for TraceFile {
     fn from(path: PathBuf) -> Self {
-        Self { path, trace: None }
+        Self { path, trace: None, sha256: String::new() }
     }
 }
 

@@ -204,6 +204,18 @@ impl Scenario {
         Ok(())
     }
 
+    /// The files of traces.
+    pub(crate) fn traces(&self) -> impl Iterator<Item = &TraceFile> {
+        fn of<'a>(
+            trace: Option<&'a TraceFile>,
+            reverse: Option<&'a Reverse>,
+        ) -> impl Iterator<Item = &'a TraceFile> {
+            trace.into_iter().chain(reverse.and_then(|reverse| reverse.trace.as_ref()))
+        }
+        let links = self.links.iter().flat_map(|link| of(link.trace.as_ref(), link.reverse.as_ref()));
+        of(self.bottleneck.trace.as_ref(), self.bottleneck.reverse.as_ref()).chain(links)
+    }
+
     /// Both directions of the bottleneck, then of all other links.
     fn sides(&self) -> Vec<(Side<'_>, Option<Side<'_>>)> {
         let bottleneck = &self.bottleneck;

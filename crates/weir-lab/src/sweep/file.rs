@@ -42,6 +42,12 @@ impl Texts {
         self.scenario.as_ref().map_or(&self.sweep, |(_, text)| text)
     }
 
+    /// Where what the scenario names is looked for.
+    pub(super) fn folder(&self) -> &Path {
+        let path = self.scenario.as_ref().map_or(&self.path, |(path, _)| path);
+        Path::new(path).parent().unwrap_or(Path::new(""))
+    }
+
     /// Behind which places are those of the sweep's file.
     pub(super) fn offset(&self) -> usize {
         self.scenario().len() + 1

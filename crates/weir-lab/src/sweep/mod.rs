@@ -96,6 +96,9 @@ pub struct SweepResult {
     /// Cells that had their result from an earlier command.
     #[serde(skip)]
     pub reused: usize,
+    /// Cells whose stored result was not as it had been written, and that ran again.
+    #[serde(skip)]
+    pub damaged: usize,
     /// Each combination's means over its runs, in the order of the table.
     #[serde(skip)]
     pub summaries: Vec<Summary>,

@@ -107,7 +107,7 @@ impl Sweep {
     /// How many cells have a result in `out`.
     pub fn done(&self, out: &Path) -> usize {
         let store = store::Store::new(out);
-        self.addresses.iter().filter(|address| store.read(address).is_some()).count()
+        self.addresses.iter().filter(|address| matches!(store.read(address), store::Kept::Whole(_))).count()
     }
 
     pub(super) fn axes(&self) -> &[Axis] {
@@ -171,7 +171,11 @@ impl Sweep {
             })?;
             // It is the sweep that has a name, and no result depends on it.
             scenario.name.clear();
-            let wrong = scenario.check().and_then(|()| check(&scenario, self.file.world)).err();
+            let checked = scenario
+                .complete(texts.folder())
+                .and_then(|()| scenario.check())
+                .and_then(|()| check(&scenario, self.file.world));
+            let wrong = checked.err();
             let wrong = wrong.or_else(|| {
                 let remedy = "a sweep keeps no packets; run this one scenario with `weir run --pcap`";
                 scenario.measure.pcap.then(|| ("measure.pcap".to_owned(), remedy.to_owned()))
@@ -394,7 +398,8 @@ seed = [7]
             assert!(message.contains(says), "{says}: {message}");
         }
         std::fs::remove_file(folder.path().join("base.toml")).unwrap();
-        let message = Sweep::load(&folder.path().join("s.toml"), MOST_CELLS).err().unwrap().to_string();
+        let message =
+            Sweep::load(&folder.path().join("s.toml"), MOST_CELLS).err().unwrap().to_string();
         assert!(message.contains("cannot read") && message.contains("base.toml"), "{message}");
     }
 

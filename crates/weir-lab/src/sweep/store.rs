@@ -2,11 +2,11 @@
 //!
 //! The hash is SHA-256 of Weir's version, the program's own bytes, world, run number and the complete scenario with its
 //! seed. So nothing has to be compared, cells of another sweep are found where the two overlap, and folders of cells from
-//! several machines can be put together by copying.
+//! several machines can be put together by copying. A checksum in each file tells whether it is as it was written.
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -22,6 +22,14 @@ use crate::scenario::Scenario;
 /// A cell's name.
 pub(super) type Address = [u8; 32];
 
+/// What is kept of a cell.
+pub(super) enum Kept {
+    Nothing,
+    /// A file that is not as it was written: cut off, changed, or another cell's.
+    Damaged,
+    Whole(Outcome),
+}
+
 /// The folder of cells.
 pub(super) struct Store {
     dir: PathBuf,
@@ -29,8 +37,12 @@ pub(super) struct Store {
 
 /// World and scenario in one line.
 pub(super) fn describe(world: World, scenario: &Scenario) -> String {
-    let scenario = serde_json::to_string(scenario).expect("a scenario is plain data");
-    format!("\"weir\":\"{}\",\"world\":\"{}\",\"scenario\":{scenario}", build(), world.name())
+    let text = serde_json::to_string(scenario).expect("a scenario is plain data");
+    // A trace is named by its path; what is in it counts.
+    let traces: Vec<String> = scenario.traces().map(|file| format!("\"{}\"", file.sha256())).collect();
+    let traces =
+        if traces.is_empty() { String::new() } else { format!(",\"traces\":[{}]", traces.join(",")) };
+    format!("\"weir\":\"{}\",\"world\":\"{}\",\"scenario\":{text}{traces}", build(), world.name())
 }
 
 /// The address of a run of what is described.
@@ -59,6 +71,26 @@ fn build() -> &'static str {
     })
 }
 
+/// What a cell's file begins with, before its checksum.
+const SEAL: &[u8] = b"{\"sha256\":\"";
+
+/// The checksum of a cell: of its address and of all that follows the checksum in its file.
+fn checksum(address: &Address, rest: &[u8]) -> String {
+    hex(&hash(&[address, rest].concat()))
+}
+
+/// The text of a cell's file: an object, whose first key is the checksum of its address and of the others.
+fn sealed(address: &Address, object: &str) -> Vec<u8> {
+    let rest = format!("\",{}\n", object.trim_start_matches('{'));
+    [SEAL, checksum(address, rest.as_bytes()).as_bytes(), rest.as_bytes()].concat()
+}
+
+/// Whether a cell's file is as it was written.
+fn is_sealed(address: &Address, text: &[u8]) -> bool {
+    let inside = text.strip_prefix(SEAL).and_then(|text| text.split_at_checked(2 * address.len()));
+    inside.is_some_and(|(stated, rest)| stated == checksum(address, rest).as_bytes())
+}
+
 impl Store {
     /// The cells of a sweep in `out`.
     pub(super) fn new(out: &Path) -> Self {
@@ -70,14 +102,20 @@ impl Store {
         self.dir.join(hex(&address[..1])).join(format!("{}.json", hex(address)))
     }
 
-    /// What came of a cell, if that is known. A file that is not whole counts as none.
-    pub(super) fn read(&self, address: &Address) -> Option<Outcome> {
+    /// What came of a cell, if that is known.
+    pub(super) fn read(&self, address: &Address) -> Kept {
         #[derive(Deserialize)]
-        struct Kept {
+        struct Cell {
             outcome: Outcome,
         }
-        let text = fs::read(self.path(address)).ok()?;
-        serde_json::from_slice::<Kept>(&text).ok().map(|kept| kept.outcome)
+        match fs::read(self.path(address)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::Nothing,
+            Err(_) => Kept::Damaged,
+            Ok(text) if !is_sealed(address, &text) => Kept::Damaged,
+            Ok(text) => {
+                serde_json::from_slice::<Cell>(&text).map_or(Kept::Damaged, |cell| Kept::Whole(cell.outcome))
+            }
+        }
     }
 
     /// Keeps what came of a cell, beside what it was.
@@ -98,7 +136,7 @@ impl Store {
         });
         let written = fs::create_dir_all(path.parent().unwrap_or(&self.dir)).and_then(|()| {
             let mut part = Part::create(&path)?;
-            writeln!(part, "{text}")?;
+            part.write_all(&sealed(address, &text.to_string()))?;
             part.finish_unsynced()
         });
         written.map_err(|source| OutputError { path, source })

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::parquet::Parquet;
 use super::record::Outcome;
-use super::store::Store;
+use super::store::{Kept, Store};
 use super::summary::{self, Books};
 use super::values::Datum;
 use super::{FailedCell, Sweep, SweepError, SweepMeta, SweepOptions, SweepResult, columns, page};
@@ -20,6 +20,7 @@ pub(super) fn write(
     store: &Store,
     options: &SweepOptions,
     reused: usize,
+    damaged: usize,
 ) -> Result<SweepResult, SweepError> {
     std::fs::create_dir_all(&options.out)
         .map_err(|source| OutputError { path: options.out.clone(), source })?;
@@ -34,18 +35,18 @@ pub(super) fn write(
     let (mut failures, mut missing, mut doubtful) = (Vec::new(), 0, 0);
     for cell in 0..sweep.cells() {
         let rows = match store.read(sweep.address(cell)) {
-            Some(Outcome::Measured(measured)) => {
+            Kept::Whole(Outcome::Measured(measured)) => {
                 doubtful += usize::from(!measured.warnings.is_empty());
                 books.measured(&measured);
                 columns::measured(sweep, cell, &measured)
             }
-            Some(Outcome::Failed(error)) => {
+            Kept::Whole(Outcome::Failed(error)) => {
                 books.failed();
                 let rows = vec![columns::failed(sweep, cell, &error)];
                 failures.push(FailedCell { cell, what: sweep.describe(cell), error });
                 rows
             }
-            None => {
+            Kept::Nothing | Kept::Damaged => {
                 missing += 1;
                 Vec::new()
             }
@@ -86,7 +87,7 @@ pub(super) fn write(
     };
     let summaries = books.done;
     let table = summary::table(sweep, &summaries);
-    let result = SweepResult { meta, reused, summaries, table };
+    let result = SweepResult { meta, reused, damaged, summaries, table };
     let json = serde_json::to_string_pretty(&result.meta).expect("metadata are plain data");
     for (name, text) in [("sweep.html", page::html(sweep, &result)), ("sweep.json", format!("{json}\n"))] {
         files.push(output::stage(&options.out.join(name), &|out| out.write_all(text.as_bytes()))?);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::record::{Measured, Outcome};
-use super::store::Store;
+use super::store::{Kept, Store};
 use super::{Sweep, SweepError, SweepOptions, SweepProgress, SweepResult, tables};
 use crate::output;
 use crate::result::RunResult;
@@ -31,11 +31,16 @@ fn run_by(sweep: &Sweep, options: &SweepOptions, runner: &Runner) -> Result<Swee
     let jobs = jobs(sweep.world(), options.jobs)?;
     output::check_writable(&options.out)?;
     let store = Store::new(&options.out);
+    let mut damaged = 0;
     let todo: Vec<usize> = (0..sweep.cells())
         .filter(|cell| match store.read(sweep.address(*cell)) {
-            None => true,
-            Some(Outcome::Failed(_)) => options.retry_failed,
-            Some(Outcome::Measured(_)) => false,
+            Kept::Nothing => true,
+            Kept::Damaged => {
+                damaged += 1;
+                true
+            }
+            Kept::Whole(Outcome::Failed(_)) => options.retry_failed,
+            Kept::Whole(Outcome::Measured(_)) => false,
         })
         .collect();
     let reused = sweep.cells() - todo.len();
@@ -45,7 +50,7 @@ fn run_by(sweep: &Sweep, options: &SweepOptions, runner: &Runner) -> Result<Swee
     if let Some(error) = work.failed.into_inner().unwrap_or_else(|poison| poison.into_inner()) {
         return Err(error);
     }
-    tables::write(sweep, &store, options, reused)
+    tables::write(sweep, &store, options, reused, damaged)
 }
 
 /// How many cells run at the same time.
@@ -117,8 +122,11 @@ impl Work<'_> {
     fn one(&self, cell: usize) -> Result<bool, SweepError> {
         let place = self.sweep.cell(cell);
         let scenario = self.sweep.scenario(place.combination)?;
-        let options =
-            RunOptions { world: self.sweep.world(), run: place.run, ..RunOptions::new(self.options.stop) };
+        let options = RunOptions {
+            world: self.sweep.world(),
+            run: place.run,
+            ..RunOptions::new(self.options.stop)
+        };
         let outcome = match catch_unwind(AssertUnwindSafe(|| (self.runner)(&scenario, &options))) {
             Ok(Ok(result)) if result.meta.cut_short.as_deref() == Some("interrupted") => return Ok(false),
             Ok(Ok(result)) => Outcome::Measured(Box::new(Measured::of(&scenario, &result))),
