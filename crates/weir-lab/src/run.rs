@@ -118,6 +118,8 @@ pub struct RunOptions<'a> {
     pub pcap: Option<Target>,
     /// Where the trace goes, if one is wanted. World `sim` only.
     pub trace: Option<Target>,
+    /// Runs in world `sim` also what is estimated to cost more than [`Cost::MOST`].
+    pub large: bool,
     /// Ends the run early; what was measured until then is the result.
     pub stop: &'a AtomicBool,
     /// Told now and then how far the run is.
@@ -144,6 +146,7 @@ impl<'a> RunOptions<'a> {
             share: weir_link::DEFAULT_SHARE,
             pcap: None,
             trace: None,
+            large: false,
             stop,
             progress: &|_| {},
         }
@@ -178,6 +181,24 @@ pub(crate) struct Ended {
     pub(crate) host_drops: u64,
 }
 
+/// What a run in world `sim` costs, by an estimate that is made before it begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Packets that are sent and acknowledged: a core simulates a few million in a second.
+    pub packets: f64,
+    /// Rows of all tables together.
+    pub rows: f64,
+    /// Bytes of memory.
+    pub memory: f64,
+    /// Bytes of a capture and a trace.
+    pub disk: f64,
+}
+
+impl Cost {
+    /// The most that a run costs unless a [larger one](RunOptions::large) is asked for: hours on one core, tables that a program can still read, the memory and the disk of a small machine.
+    pub const MOST: Self = Self { packets: 1e10, rows: 2e7, memory: 8e9, disk: 1e11 };
+}
+
 /// Runs `scenario` in the world that `options` names. Everything that is made for it on the host is gone when this
 /// returns, and when the process is killed.
 ///
@@ -186,6 +207,7 @@ pub(crate) struct Ended {
 /// error: its result says what happened.
 pub fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     check(scenario, options.world)
+        .and_then(|()| affordable(scenario, options.world, options.large))
         .map_err(|(key, message)| RunError::Scenario(format!("{}: {message}", scenario.said_of_run(&key))))?;
     match options.world {
         World::Emu => emulator::run(scenario, options),
@@ -216,6 +238,12 @@ pub(crate) fn check(scenario: &Scenario, world: World) -> Result<(), (String, St
         // It is the guest's kernel that has to have them.
         World::Vm => Ok(()),
     }
+}
+
+/// Whether a run in `world` costs no more than it may: what runs on the real clock is bounded by that, and a `large` run by
+/// nothing. Otherwise the key, as [`Scenario::said`] takes it, and what is wrong.
+pub(crate) fn affordable(scenario: &Scenario, world: World, large: bool) -> Result<(), (String, String)> {
+    if world == World::Sim && !large { simulator::affordable(scenario, &Cost::MOST) } else { Ok(()) }
 }
 
 /// When everything is ready: a moment shortly ahead, the same for all, and what it is in time since 1970.

@@ -4,6 +4,7 @@
 //! wrong is found before anything runs.
 
 mod bottleneck;
+mod bounds;
 mod ends;
 mod flow;
 mod impairment;
@@ -19,6 +20,7 @@ use weir_law::{MainSignal, Params};
 use weir_qdisc::QdiscConfig;
 
 use crate::host::{Hosts, MAX_ADDRESSES};
+use crate::run::{self, World};
 use crate::toml_file::{self, FileError};
 use crate::toml_place;
 pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
@@ -129,27 +131,26 @@ impl Scenario {
     /// If the file cannot be read, is not a scenario, or asks for something that cannot be.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let name = path.display().to_string();
-        let mut scenario = Self::parse(&toml_file::read(path)?, &name)?;
-        if scenario.name.is_empty() {
-            scenario.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        }
-        Ok(scenario)
+        Ok(Self::parse(&toml_file::read(path)?, &name)?.or_called(path))
     }
 
-    /// Reads and checks a scenario; `path` is what errors call it, and traces are looked for from there.
+    /// Reads a scenario file, changes it as the command line says, and checks it for a run in `world`: a `large` one may cost
+    /// whatever it does.
     ///
     /// # Errors
-    /// As [`Scenario::load`].
-    pub fn parse(text: &str, path: &str) -> Result<Self, ScenarioError> {
-        let mut scenario: Self = toml_file::parse(text, path)?;
-        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
-        let checked = scenario.complete(folder).and_then(|()| scenario.check());
-        checked.map_err(|(key, message)| ScenarioError::Value {
-            path: path.to_owned(),
-            line: toml_place::line_of(text, &key),
-            key: scenario.said(&key),
-            message,
-        })?;
+    /// As [`load`](Self::load), and if that world has not what it asks for.
+    pub fn load_for(
+        path: &Path,
+        world: World,
+        large: bool,
+        change: impl FnOnce(&mut Self),
+    ) -> Result<Self, ScenarioError> {
+        let (name, text) = (path.display().to_string(), toml_file::read(path)?);
+        let mut scenario = Self::parse(&text, &name)?.or_called(path);
+        change(&mut scenario);
+        run::check(&scenario, world)
+            .and_then(|()| run::affordable(&scenario, world, large))
+            .map_err(|wrong| scenario.wrong(&text, &name, wrong))?;
         Ok(scenario)
     }
 
@@ -159,6 +160,34 @@ impl Scenario {
         let end = self.end();
         self.bottleneck.take_mean_rate(end);
         Ok(())
+    }
+
+    /// Itself, called as its file unless it has a name.
+    fn or_called(mut self, path: &Path) -> Self {
+        if self.name.is_empty() {
+            self.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        }
+        self
+    }
+
+    /// The error about a key, with the line of `text` where it is.
+    fn wrong(&self, text: &str, path: &str, (key, message): (String, String)) -> ScenarioError {
+        let line = toml_place::line_of(text, &key);
+        ScenarioError::Value { path: path.to_owned(), line, key: self.said(&key), message }
+    }
+
+    /// Reads and checks a scenario; `path` is what errors call it, and traces are looked for from there.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`].
+    pub fn parse(text: &str, path: &str) -> Result<Self, ScenarioError> {
+        let mut scenario: Self = toml_file::parse(text, path)?;
+        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+        scenario
+            .complete(folder)
+            .and_then(|()| scenario.check())
+            .map_err(|wrong| scenario.wrong(text, path, wrong))?;
+        Ok(scenario)
     }
 
     /// How errors of a file name a key of [`check`](Self::check): `flow.0.rate` as `flow 1 ('UDP'): rate`.
@@ -244,6 +273,7 @@ impl Scenario {
     pub(crate) fn check(&self) -> Result<(), (String, String)> {
         let fail = |key: &str, message: String| Err((key.to_owned(), message));
         let bottleneck = &self.bottleneck;
+        self.check_bounds()?;
         bottleneck.check().map_err(|(key, message)| (format!("bottleneck.{key}"), message))?;
         if let Err(error) = bottleneck.qdisc.build(&self.build_context(0)) {
             return fail("bottleneck.qdisc", error.to_string());
@@ -263,7 +293,7 @@ impl Scenario {
         if self.flows.is_empty() && self.workloads.is_empty() {
             return fail("flow", "a scenario needs at least one [[flow]] or [[workload]]".to_owned());
         }
-        let flows: u32 = self.flows.iter().map(|flow| flow.count.min(100_000)).sum();
+        let flows: u64 = self.flows.iter().map(|flow| u64::from(flow.count)).sum();
         if flows > 2_000 {
             return fail("flow.count", format!("{flows} flows; at most 2000 can run on one host"));
         }

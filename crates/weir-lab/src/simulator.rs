@@ -1,6 +1,7 @@
 //! World `sim`: the scenario in virtual time. Queue disciplines and law are those of the other worlds, endpoints are
 //! weir-sim's with weir-cc's controllers. The same seed gives the same result, on any machine.
 
+mod cost;
 mod headers;
 mod trace;
 mod watcher;
@@ -12,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use weir_core::{Duration, FlowId, Seed, Time};
 use weir_law::Law;
-use weir_sim::{Amount, FlowSpec, HopId, Kind, Network};
+use weir_sim::{Amount, FASTEST_DATAGRAMS, FlowSpec, HopId, Kind, MOST_ARRIVALS, Network};
 
 use crate::gather;
 use crate::host::Hosts;
@@ -21,6 +22,7 @@ use crate::result::{Health, RunResult};
 use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, port, window};
 use crate::scenario::{Direction, Flow, Pattern, Scenario, Workload};
 use crate::traffic::{self, RttSample, Stack};
+pub(crate) use cost::affordable;
 use watcher::Watcher;
 use wire::Wire;
 use wiretap::Wiretap;
@@ -114,12 +116,32 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), (String, String)> {
             return fail("direction", message.to_owned());
         }
         let name = match flow.stack {
+            Stack::Udp if flow.rate.is_some_and(|rate| rate > FASTEST_DATAGRAMS) => {
+                let message =
+                    format!("datagrams at more than {FASTEST_DATAGRAMS} come less than a nanosecond apart");
+                return fail("rate", format!("{message}; lower it"));
+            }
             Stack::Udp => continue,
             Stack::Tcp => flow.controller.as_str(),
             Stack::Quic => traffic::catalogue_name(&flow.controller),
         };
         if let Err(error) = weir_cc::find(name) {
             return fail("controller", error.to_string());
+        }
+    }
+    for (index, workload) in scenario.workloads.iter().enumerate() {
+        let (arrivals, _) = workload.offered(scenario.bottleneck.rate);
+        if arrivals > MOST_ARRIVALS {
+            let key = if workload.load.is_some() { "load" } else { "arrivals" };
+            let message = format!(
+                "{arrivals:.1e} requests per second are more than {MOST_ARRIVALS:.0e}, one in a nanosecond"
+            );
+            return Err((format!("workload.{index}.{key}"), format!("{message}; lower it")));
+        }
+        if workload.rate.is_some_and(|rate| rate > FASTEST_DATAGRAMS) {
+            let message =
+                format!("datagrams at more than {FASTEST_DATAGRAMS} come less than a nanosecond apart");
+            return Err((format!("workload.{index}.rate"), format!("{message}; lower it")));
         }
     }
     Ok(())

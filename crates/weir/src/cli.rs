@@ -185,6 +185,9 @@ pub(crate) struct RunArgs {
     /// Write what happens to each packet to packets.tr, whatever the scenario says (world sim).
     #[arg(long)]
     pub(crate) trace: bool,
+    /// Run also what is estimated to take more packets, rows, memory or disk than a slip of the pen should (world sim).
+    #[arg(long)]
+    pub(crate) large: bool,
     /// How packets are read and written.
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     pub(crate) io: Io,

@@ -62,13 +62,12 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 fn load(args: &RunArgs) -> anyhow::Result<Vec<Scenario>> {
     let mut scenarios = Vec::new();
     for path in &args.scenarios {
-        let mut scenario = Scenario::load(path)?;
+        let scenario = Scenario::load_for(path, args.place.world.into(), args.large, |scenario| {
+            scenario.seed = args.seed.unwrap_or(scenario.seed);
+            scenario.measure.pcap |= args.pcap;
+            scenario.measure.trace |= args.trace;
+        })?;
         crate::rates::warn_of_scenario(path);
-        if let Some(seed) = args.seed {
-            scenario.seed = seed;
-        }
-        scenario.measure.pcap |= args.pcap;
-        scenario.measure.trace |= args.trace;
         anyhow::ensure!(
             scenarios.iter().all(|other: &Scenario| folder_name(other) != folder_name(&scenario)),
             "{}: another scenario is called '{}' too; give one of them another name",
@@ -99,6 +98,7 @@ fn run_one(
         },
         pcap: scenario.measure.pcap.then(|| folder.target("packets.pcapng")),
         trace: scenario.measure.trace.then(|| folder.target("packets.tr")),
+        large: args.large,
         progress: &|now| progress.show(now.done, now.left, ""),
         ..RunOptions::new(stop)
     };

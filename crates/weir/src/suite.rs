@@ -42,6 +42,7 @@ pub(crate) fn run(args: &SuiteRunArgs) -> anyhow::Result<ExitCode> {
         only: args.only.clone(),
         seed: args.seed,
         run: args.run,
+        large: args.large,
     };
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from("results").join(&suite.id));
     weir_lab::output::check_writable(&out)?;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &SuiteRunArgs) -> anyhow::Result<ExitCode> {
     let options = BatchOptions {
         out: out.clone(),
         jobs: args.jobs,
-        run: RunOptions { kernel: args.place.kernel.clone(), ..RunOptions::new(&stop) },
+        run: RunOptions { kernel: args.place.kernel.clone(), large: args.large, ..RunOptions::new(&stop) },
         progress: &|now| progress.show_runs(&now),
     };
     let result = suite::run(&suite, &plan, &options)?;

@@ -14,7 +14,7 @@ const TOLD: usize = 10;
 
 /// Runs a sweep, or says what it would run.
 pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
-    let sweep = Sweep::load(&args.file, args.max_cells)?;
+    let sweep = Sweep::load(&args.file, args.max_cells, args.large)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(talk::folder_name(sweep.name())));
     if args.dry_run {
         return dry_run(&sweep, &out, args.json);

@@ -10,6 +10,8 @@ mod disk;
 mod ends;
 #[path = "cli/errors.rs"]
 mod errors;
+#[path = "cli/limits.rs"]
+mod limits;
 #[path = "cli/nowhere.rs"]
 mod nowhere;
 #[path = "cli/unprivileged.rs"]

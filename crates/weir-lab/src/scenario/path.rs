@@ -382,6 +382,24 @@ impl Scenario {
             .collect()
     }
 
+    /// The rates of each link until `end` in bits per second: towards the client, and the other way if that has a queue.
+    pub(crate) fn link_rates(&self, end: f64) -> Vec<[Option<f64>; 2]> {
+        let bps = |side: &Side<'_>| match side.trace.and_then(TraceFile::trace) {
+            Some(trace) => trace.rate().bits_per_sec() as f64,
+            None if side.steps.is_some() => self.bottleneck.mean_bps(0.0, end),
+            None => side.rate.bits_per_sec() as f64,
+        };
+        let rate = |side: &Side<'_>| side.has_queue().then(|| bps(side));
+        self.sides().iter().map(|(side, back)| [rate(side), back.as_ref().and_then(rate)]).collect()
+    }
+
+    /// All queue disciplines, with the rates of their links.
+    pub(crate) fn qdiscs(&self) -> Vec<(QdiscConfig, Rate)> {
+        let of = |side: &Side<'_>| side.qdisc.cloned().map(|qdisc| (qdisc, side.rate));
+        let both = |(side, back): &(Side<'_>, Option<Side<'_>>)| [of(side), back.as_ref().and_then(of)];
+        self.sides().iter().flat_map(both).flatten().collect()
+    }
+
     /// What results call the queues: those of the bottleneck, of its other direction, and of the other links. Each entry is
     /// one link's direction.
     pub(crate) fn queue_names(&self) -> Vec<Vec<String>> {

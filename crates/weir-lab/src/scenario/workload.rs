@@ -1,5 +1,7 @@
 //! Workloads of a scenario: who asks for data again and again, when, and for how much.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use weir_core::{Bytes, Duration, Rate};
 use weir_sim::{Pattern, Size, Span};
@@ -332,6 +334,14 @@ impl Workload {
         }
     }
 
+    /// Of a crowd beside a link of `rate`: requests in a second, and bytes of a response in the mean.
+    pub(crate) fn offered(&self, rate: Rate) -> (f64, f64) {
+        match self.pattern(rate) {
+            Pattern::Poisson { rate, size, .. } => (rate, size.mean()),
+            Pattern::Requests { .. } | Pattern::Video { .. } | Pattern::OnOff { .. } => (0.0, 0.0),
+        }
+    }
+
     fn sized(&self) -> Size {
         let bytes = self.size.unwrap_or_default().0;
         let mean = bytes as f64;
@@ -347,6 +357,7 @@ impl Workload {
 
 impl Scenario {
     pub(super) fn check_workloads(&self) -> Result<(), (String, String)> {
+        let mut labels = BTreeSet::new();
         for (index, workload) in self.workloads.iter().enumerate() {
             let place = |key: &str| format!("workload.{index}.{key}");
             workload.check().map_err(|(key, message)| (place(&key), message))?;
@@ -354,8 +365,7 @@ impl Scenario {
                 let message = format!("{} is when the run has ended; raise measure.timeout", workload.start);
                 return Err((place("start"), message));
             }
-            let earlier = self.workloads[..index].iter().any(|other| other.label() == workload.label());
-            if earlier {
+            if !labels.insert(workload.label()) {
                 return Err((
                     place("name"),
                     "another workload is called so; give it another name".to_owned(),

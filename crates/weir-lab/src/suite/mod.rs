@@ -17,6 +17,7 @@ use thiserror::Error;
 use weir_qdisc::QdiscConfig;
 
 use crate::batch::{BatchError, Job};
+use crate::run::affordable;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::toml_file::{self, FileError};
 
@@ -202,6 +203,7 @@ impl Suite {
                 scenario.seed = plan.seed.unwrap_or(scenario.seed);
                 scenario
                     .check()
+                    .and_then(|()| affordable(&scenario, plan.world, plan.large))
                     .map_err(|(key, message)| wrong(format!("{}: {key}: {message}", entry.file)))?;
                 let name = format!("{}, {qdisc}", entry.section);
                 jobs.push((index, qdisc.clone(), Job { name, scenario, run: plan.run }));
@@ -228,6 +230,8 @@ pub struct Plan {
     pub seed: Option<u64>,
     /// The number of the run under the seed.
     pub run: u64,
+    /// Runs may cost whatever they do.
+    pub large: bool,
 }
 
 #[cfg(test)]

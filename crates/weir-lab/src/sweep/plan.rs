@@ -12,7 +12,7 @@ use super::file::File;
 use super::splice::{Splice, splice};
 use super::store::{self, Address};
 use super::{Axis, Fault, Key, SweepError, SweptKey, Value};
-use crate::run::{World, check};
+use crate::run::{World, affordable, check};
 use crate::scenario::Scenario;
 use crate::toml_place;
 
@@ -22,6 +22,8 @@ pub struct Sweep {
     /// The numbers of the combinations that are not excluded.
     combinations: Vec<usize>,
     addresses: Vec<Address>,
+    /// Cells may cost whatever they do.
+    large: bool,
 }
 
 /// One cell.
@@ -34,14 +36,15 @@ pub(super) struct Cell {
 }
 
 impl Sweep {
-    /// Reads a sweep and the scenario that it names, and checks every cell. `most` is how many cells there may be.
+    /// Reads a sweep and the scenario that it names, and checks every cell. `most` is how many cells there may be; in a `large`
+    /// sweep each may cost more than [`Cost::MOST`](crate::run::Cost::MOST).
     ///
     /// # Errors
     /// If a file cannot be read, or a cell cannot run. The error has file and line.
-    pub fn load(path: &Path, most: u64) -> Result<Self, SweepError> {
+    pub fn load(path: &Path, most: u64, large: bool) -> Result<Self, SweepError> {
         let file = File::read(path, most)?;
         let all: usize = file.axes.iter().map(|axis| axis.len).product();
-        let mut sweep = Self { combinations: Vec::new(), addresses: Vec::new(), file };
+        let mut sweep = Self { combinations: Vec::new(), addresses: Vec::new(), large, file };
         sweep.combinations = (0..all).filter(|number| !sweep.is_excluded(*number)).collect();
         if sweep.combinations.is_empty() {
             return Err(SweepError::Options(format!(
@@ -61,6 +64,11 @@ impl Sweep {
     /// What it is called: `name`, or the file's name without `.toml`.
     pub fn name(&self) -> &str {
         &self.file.name
+    }
+
+    /// Whether its cells may cost whatever they do.
+    pub(super) fn is_large(&self) -> bool {
+        self.large
     }
 
     /// Where its cells run.
@@ -171,10 +179,12 @@ impl Sweep {
             })?;
             // It is the sweep that has a name, and no result depends on it.
             scenario.name.clear();
+            let (world, large) = (self.file.world, self.large);
             let checked = scenario
                 .complete(texts.folder())
                 .and_then(|()| scenario.check())
-                .and_then(|()| check(&scenario, self.file.world));
+                .and_then(|()| check(&scenario, world))
+                .and_then(|()| affordable(&scenario, world, large));
             let wrong = checked.err();
             let wrong = wrong.or_else(|| {
                 let remedy = "a sweep keeps no packets; run this one scenario with `weir run --pcap`";
@@ -254,7 +264,7 @@ rate = "1mbit"
         std::fs::write(folder.path().join("base.toml"), SCENARIO).unwrap();
         let path = folder.path().join("s.toml");
         std::fs::write(&path, format!("scenario = \"base.toml\"\n{text}")).unwrap();
-        Sweep::load(&path, most)
+        Sweep::load(&path, most, false)
     }
 
     fn error(text: &str) -> String {
@@ -394,12 +404,12 @@ seed = [7]
             std::fs::write(folder.path().join("base.toml"), SCENARIO.replacen(from, to, 1)).unwrap();
             let path = folder.path().join("s.toml");
             std::fs::write(&path, "scenario = \"base.toml\"\n[sweep]\n\"seed\" = [1]\n").unwrap();
-            let message = Sweep::load(&path, MOST_CELLS).err().unwrap().to_string();
+            let message = Sweep::load(&path, MOST_CELLS, false).err().unwrap().to_string();
             assert!(message.contains(says), "{says}: {message}");
         }
         std::fs::remove_file(folder.path().join("base.toml")).unwrap();
         let message =
-            Sweep::load(&folder.path().join("s.toml"), MOST_CELLS).err().unwrap().to_string();
+            Sweep::load(&folder.path().join("s.toml"), MOST_CELLS, false).err().unwrap().to_string();
         assert!(message.contains("cannot read") && message.contains("base.toml"), "{message}");
     }
 
@@ -409,7 +419,7 @@ seed = [7]
         let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
         assert!(!files.is_empty());
         for file in files {
-            Sweep::load(&file, MOST_CELLS).unwrap();
+            Sweep::load(&file, MOST_CELLS, false).unwrap();
         }
     }
 

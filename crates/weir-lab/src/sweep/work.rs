@@ -125,6 +125,7 @@ impl Work<'_> {
         let options = RunOptions {
             world: self.sweep.world(),
             run: place.run,
+            large: self.sweep.is_large(),
             ..RunOptions::new(self.options.stop)
         };
         let outcome = match catch_unwind(AssertUnwindSafe(|| (self.runner)(&scenario, &options))) {
@@ -183,7 +184,7 @@ duration = "300ms"
     fn make(folder: &std::path::Path, text: &str, retry: bool, runner: Option<&Runner>) -> SweepResult {
         let path = folder.join("s.toml");
         fs::write(&path, text).unwrap();
-        let sweep = Sweep::load(&path, MOST_CELLS).unwrap();
+        let sweep = Sweep::load(&path, MOST_CELLS, false).unwrap();
         let stop = AtomicBool::new(false);
         let options = SweepOptions {
             out: folder.join("out"),

@@ -79,6 +79,9 @@ pub(crate) struct SweepArgs {
     /// How many cells there may be, so that a slip of the pen does not run for years.
     #[arg(long, value_name = "N", default_value_t = weir_lab::sweep::MOST_CELLS)]
     pub(crate) max_cells: u64,
+    /// Run also what is estimated to take more packets, rows, memory or disk than a slip of the pen should (world sim).
+    #[arg(long)]
+    pub(crate) large: bool,
     /// Run cells again that failed.
     #[arg(long)]
     pub(crate) retry_failed: bool,
@@ -127,6 +130,9 @@ pub(crate) struct SuiteRunArgs {
     /// The number of the run under the seed.
     #[arg(long, default_value_t = 0)]
     pub(crate) run: u64,
+    /// Run also what is estimated to take more packets, rows, memory or disk than a slip of the pen should (world sim).
+    #[arg(long)]
+    pub(crate) large: bool,
     /// How many runs go on at the same time [default: one per processor, in other worlds than sim as the rate allows].
     #[arg(long)]
     pub(crate) jobs: Option<usize>,
