@@ -28,3 +28,19 @@ mod link_thread;
 mod record;
 mod simulator;
 mod toml_place;
+
+#[doc(hidden)]
+pub mod foreign {
+    //! Readers of what other programs print, for tests with bytes that none has printed.
+
+    use crate::kernel_world::counters;
+
+    /// Packets, bytes, drops, requeues and queued packets of the root in what `tc -s -j qdisc show` printed, if there is one.
+    ///
+    /// # Errors
+    /// Where it is no list in JSON.
+    pub fn tc_root(json: &[u8]) -> serde_json::Result<Option<[u64; 5]>> {
+        let root = counters::root(&counters::parse(json)?);
+        Ok(root.map(|root| [root.packets, root.bytes, root.drops, root.requeues, root.queued]))
+    }
+}

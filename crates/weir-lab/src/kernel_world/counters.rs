@@ -7,17 +7,17 @@ use crate::host::{HostError, Namespace};
 
 /// What the root qdisc counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct RootCounters {
+pub(crate) struct RootCounters {
     /// Packets that left.
-    pub(super) packets: u64,
+    pub(crate) packets: u64,
     /// Their bytes, overhead included.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Packets dropped by it or the queues under it.
-    pub(super) drops: u64,
+    pub(crate) drops: u64,
     /// Packets that the driver gave back.
-    pub(super) requeues: u64,
+    pub(crate) requeues: u64,
     /// Packets still in the queues.
-    pub(super) queued: u64,
+    pub(crate) queued: u64,
 }
 
 /// Every qdisc of `device` with its counters.
@@ -27,13 +27,18 @@ pub(super) fn read(namespace: &Namespace, device: &str) -> Result<Vec<Value>, Ke
         .args(["-s", "-j", "qdisc", "show", "dev", device])
         .output()
         .map_err(|source| HostError::Program { program: "tc".to_owned(), source })?;
-    serde_json::from_slice(&output.stdout).map_err(|error| KernelWorldError::Counters {
+    parse(&output.stdout).map_err(|error| KernelWorldError::Counters {
         message: format!("{error}; {}", String::from_utf8_lossy(&output.stderr).trim()),
     })
 }
 
+/// What `tc -s -j qdisc` printed.
+pub(crate) fn parse(json: &[u8]) -> serde_json::Result<Vec<Value>> {
+    serde_json::from_slice(json)
+}
+
 /// The root's among `qdiscs`.
-pub(super) fn root(qdiscs: &[Value]) -> Option<RootCounters> {
+pub(crate) fn root(qdiscs: &[Value]) -> Option<RootCounters> {
     let root = qdiscs.iter().find(|qdisc| qdisc.get("root").and_then(Value::as_bool) == Some(true))?;
     let count = |name: &str| root.get(name)?.as_u64();
     Some(RootCounters {

@@ -5,7 +5,7 @@
 //! ([`measure`], `bpf/measure.bpf.c`) and told to the same recorder ([`watcher`]), so that tables and reports are the
 //! same. `docs/worlds.md` tells what differs.
 
-mod counters;
+pub(crate) mod counters;
 mod delays;
 mod health;
 mod inside;

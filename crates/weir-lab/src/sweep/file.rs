@@ -92,10 +92,9 @@ impl Texts {
 }
 
 impl File {
-    /// Reads the file and the scenario that it names.
-    pub(super) fn read(path: &Path, most: u64) -> Result<Self, SweepError> {
-        let mut texts =
-            Texts { path: path.display().to_string(), sweep: toml_file::read(path)?, scenario: None };
+    /// What `text` says, which stands in the file `path`, and the scenario that it names.
+    pub(super) fn parse(text: String, path: &Path, most: u64) -> Result<Self, SweepError> {
+        let mut texts = Texts { path: path.display().to_string(), sweep: text, scenario: None };
         let text = texts.sweep.clone();
         let root = DeTable::parse(&text).map_err(|error| texts.own(Fault::toml(error)))?;
         let root = root.get_ref();

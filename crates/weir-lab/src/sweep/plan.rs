@@ -14,6 +14,7 @@ use super::store::{self, Address};
 use super::{Axis, Fault, Key, SweepError, SweptKey, Value};
 use crate::run::{World, affordable, check};
 use crate::scenario::Scenario;
+use crate::toml_file;
 use crate::toml_place;
 
 /// A sweep whose cells can all run.
@@ -42,7 +43,15 @@ impl Sweep {
     /// # Errors
     /// If a file cannot be read, or a cell cannot run. The error has file and line.
     pub fn load(path: &Path, most: u64, large: bool) -> Result<Self, SweepError> {
-        let file = File::read(path, most)?;
+        Self::parse(toml_file::read(path)?, path, most, large)
+    }
+
+    /// As [`load`](Self::load), of a text; `path` is what errors call it, and a scenario's file is looked for from there.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn parse(text: String, path: &Path, most: u64, large: bool) -> Result<Self, SweepError> {
+        let file = File::parse(text, path, most)?;
         let all: usize = file.axes.iter().map(|axis| axis.len).product();
         let mut sweep = Self { combinations: Vec::new(), addresses: Vec::new(), large, file };
         sweep.combinations = (0..all).filter(|number| !sweep.is_excluded(*number)).collect();

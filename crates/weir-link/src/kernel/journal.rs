@@ -165,12 +165,17 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        let journal: Self = serde_json::from_slice(&text).map_err(io::Error::from).map_err(failed)?;
+        Self::from_json(&text).map(Some).map_err(failed)
+    }
+
+    /// What a file says.
+    fn from_json(text: &[u8]) -> io::Result<Self> {
+        let journal: Self = serde_json::from_slice(text)?;
         if journal.version == VERSION {
-            Ok(Some(journal))
+            Ok(journal)
         } else {
             let problem = format!("it is of version {}, this weir knows {VERSION}", journal.version);
-            Err(failed(io::Error::other(problem)))
+            Err(io::Error::other(problem))
         }
     }
 
@@ -192,6 +197,14 @@ impl Journal {
         journals.sort_by_key(|journal| (journal.namespace.inode, journal.index));
         Ok(journals)
     }
+}
+
+/// What a journal of these bytes says, written anew: for tests with bytes that no Weir has written.
+///
+/// # Errors
+/// Where it is none, or of another version of Weir.
+pub fn rewritten_journal(text: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(serde_json::to_vec_pretty(&Journal::from_json(text)?)?)
 }
 
 #[allow(clippy::disallowed_methods, reason = "when something was set up is told by the clock")]

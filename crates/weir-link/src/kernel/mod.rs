@@ -41,7 +41,7 @@ pub use config::{LinkLayer, ProgramConfig};
 pub use down::{Down, down, down_all, plan_down};
 pub use error::KernelError;
 pub use hold::Held;
-pub use journal::{JournalError, Phase};
+pub use journal::{JournalError, Phase, rewritten_journal};
 pub use keys::{DEFAULT_PRESET, Keys, LawKeys};
 pub use leaf::{Leaf, LeafKind, Queues, Reckoning};
 pub use plan::ifb_name;

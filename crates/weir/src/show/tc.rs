@@ -24,7 +24,8 @@ pub(crate) fn disciplines(device: &str) -> anyhow::Result<Option<Vec<Discipline>
     anyhow::bail!("tc -s -j qdisc show dev {device}: {}", said.trim())
 }
 
-fn parse(json: &[u8]) -> anyhow::Result<Vec<Discipline>> {
+/// What it printed.
+pub(crate) fn parse(json: &[u8]) -> anyhow::Result<Vec<Discipline>> {
     // With nothing to show some versions print nothing, and not an empty array.
     if json.trim_ascii().is_empty() {
         return Ok(Vec::new());
