@@ -199,6 +199,13 @@ pub(crate) fn to_bytes<T: Plain>(value: &T) -> Vec<u8> {
 
 unsafe extern "C" {
     fn weir_native_parse(data: *const u8, length: usize, frame_bytes: u32, start: u32, out: *mut Packet);
+    fn weir_native_glance(
+        data: *const u8,
+        length: usize,
+        frame_bytes: u32,
+        start: u32,
+        out: *mut Packet,
+    ) -> u32;
     fn weir_native_key(packet: *const Packet, with_protocol: u32, key: *mut Key) -> u32;
     fn weir_native_paper(params: *mut Params);
     fn weir_native_comsys(params: *mut Params);
@@ -229,6 +236,14 @@ pub(crate) fn parse(frame: &[u8], frame_bytes: u32, start: u32) -> Packet {
     // SAFETY: the pointer and length are those of one slice, `out` is a valid mirror of the C structure.
     unsafe { weir_native_parse(frame.as_ptr(), frame.len(), frame_bytes, start, &mut out) };
     out
+}
+
+/// What the fast path reads of a frame, unless it declines.
+pub(crate) fn glance(frame: &[u8], frame_bytes: u32, start: u32) -> Option<Packet> {
+    let mut out = Packet::default();
+    // SAFETY: the pointer and length are those of one slice, `out` is a valid mirror of the C structure.
+    let taken = unsafe { weir_native_glance(frame.as_ptr(), frame.len(), frame_bytes, start, &mut out) } != 0;
+    taken.then_some(out)
 }
 
 /// The key, and whether the packet goes from its low end to its high end.

@@ -49,4 +49,4 @@ pub use events::{
 pub use flow::{FlowKey, FlowView};
 pub use law::{Counters, Direction, Law, Stamp};
 pub use params::{MainSignal, Params, ParamsError, Preset, Tie};
-pub use parsed::{Kind, ParsedPacket, Quic, Start, Tcp, parse, parse_cut, write_ce};
+pub use parsed::{Kind, ParsedPacket, Quic, Start, Tcp, glance, parse, parse_cut, write_ce};

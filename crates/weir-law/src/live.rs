@@ -5,6 +5,7 @@
 //! buckets keep what they have. `docs/table.md` tells the model. [`LiveFlow`] and [`LiveCounters`] are also the reading
 //! side of a table that the kernel fills.
 
+mod both_ways;
 mod config;
 mod counters;
 mod event;

@@ -176,6 +176,18 @@ unsafe extern "C" {
         now: u64,
         counters: *mut Counters,
     ) -> u32;
+    fn weir_native_short_cut(
+        law: *const Params,
+        params: *const TableParams,
+        bucket: *mut Bucket,
+        packet: *const Packet,
+        key: *const Key,
+        hash: u32,
+        reverse: u32,
+        now: u64,
+        cycle: *mut u32,
+        choice: *mut u32,
+    ) -> u32;
 }
 
 /// What stands still while packets come.
@@ -347,6 +359,46 @@ pub(crate) fn reverse(
         )
     } as usize;
     (way < WAYS).then_some(way)
+}
+
+/// What the fast path did with a packet.
+pub(crate) enum ShortCut {
+    /// Nothing.
+    Declined,
+    /// It reckons with another key or hash.
+    OtherKey,
+    /// The packet is of the entry at `way`; the rest is for forward packets.
+    Taken { way: usize, cycle: u32, choice: u32 },
+}
+
+/// Runs a packet the fast way.
+pub(crate) fn short_cut(
+    settings: &Settings<'_>,
+    bucket: &mut Bucket,
+    visit: &Visit<'_>,
+    reverse: bool,
+) -> ShortCut {
+    let (mut cycle, mut choice) = (0, 0);
+    // SAFETY: all references are valid mirrors of the C structures, and the C keeps none of them.
+    let way = unsafe {
+        weir_native_short_cut(
+            settings.law,
+            settings.table,
+            bucket,
+            visit.packet,
+            visit.key,
+            visit.hash,
+            reverse.into(),
+            visit.now,
+            &mut cycle,
+            &mut choice,
+        )
+    } as usize;
+    match way {
+        WAYS => ShortCut::Declined,
+        way if way < WAYS => ShortCut::Taken { way, cycle, choice },
+        _ => ShortCut::OtherKey,
+    }
 }
 
 #[cfg(test)]

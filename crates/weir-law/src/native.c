@@ -45,6 +45,10 @@ u32 weir_native_table_reverse(const struct weir_law_params *law, const struct we
 void weir_native_count(struct weir_counters *counters, const struct weir_packet *packet, u32 bytes);
 void weir_native_count_choice(struct weir_counters *counters, u32 choice, u32 bytes);
 void weir_native_count_signal(struct weir_counters *counters, u32 kind, u32 segments);
+u32 weir_native_glance(const u8 *data, size_t length, u32 frame_bytes, u32 start, struct weir_packet *out);
+u32 weir_native_short_cut(const struct weir_law_params *law, const struct weir_table_params *params,
+			  struct weir_bucket *bucket, const struct weir_packet *packet, const struct weir_key *key,
+			  u32 hash, u32 reverse, u64 now, u32 *cycle, u32 *choice);
 extern const u32 weir_entry_layout[4];
 extern const u32 weir_bucket_layout[7];
 extern const u32 weir_candidate_layout[4];
@@ -216,6 +220,41 @@ u32 weir_native_table_reverse(const struct weir_law_params *law, const struct we
 			      u64 now, struct weir_counters *counters)
 {
 	return weir_table_reverse(law, params, bucket, waiting, filter, packet, key, hash, ascending, now, counters);
+}
+
+static u32 keep(const struct weir_packet *packet, void *with)
+{
+	*(struct weir_packet *)with = *packet;
+	return 1;
+}
+
+/* What the fast path reads of a frame; 0 where it declines. */
+u32 weir_native_glance(const u8 *data, size_t length, u32 frame_bytes, u32 start, struct weir_packet *out)
+{
+	struct weir_packet packet;
+
+	return weir_glance(data, data + length, frame_bytes, start, &packet, keep, out);
+}
+
+/* Runs a packet with this key and hash on a bucket the fast way. Returns its way, or WEIR_WAYS where the fast path
+ * declines; one more where it has another key or hash. */
+u32 weir_native_short_cut(const struct weir_law_params *law, const struct weir_table_params *params,
+			  struct weir_bucket *bucket, const struct weir_packet *packet, const struct weir_key *key,
+			  u32 hash, u32 reverse, u64 now, u32 *cycle, u32 *choice)
+{
+	u32 tick = (u32)(now >> WEIR_TICK_SHIFT), same_hash, done;
+	struct weir_key same;
+	struct weir_seat seat;
+
+	if (!weir_fast_applies(law) || !weir_fast_key(params, packet, &same, &same_hash))
+		return WEIR_WAYS;
+	if (same_hash != hash || !weir_same_key(&same, key))
+		return WEIR_WAYS + 1;
+	if (!weir_fast_seat(bucket, key, hash, &seat))
+		return WEIR_WAYS;
+	done = reverse ? weir_fast_reverse(law, params, &seat, packet, key, tick) :
+			 weir_fast_forward(law, params, &seat, packet, key, tick, cycle, choice);
+	return done ? (u32)(seat.entry - bucket->way) : WEIR_WAYS;
 }
 
 /* Size of a structure, then the offset of each field in order. */

@@ -18,6 +18,15 @@ pub enum Start {
     Ip,
 }
 
+impl Start {
+    const fn raw(self) -> u32 {
+        match self {
+            Self::Ethernet => 0,
+            Self::Ip => 1,
+        }
+    }
+}
+
 /// What a frame turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -102,16 +111,23 @@ pub fn parse(frame: &[u8], start: Start) -> ParsedPacket {
 /// `wire_bytes` is its length on the wire: no packet is longer than that, whatever its headers say, and those without a
 /// length (super-packets above 64 kB) are as long.
 pub fn parse_cut(frame: &[u8], wire_bytes: u32, start: Start) -> ParsedPacket {
-    let start = match start {
-        Start::Ethernet => 0,
-        Start::Ip => 1,
-    };
-    ParsedPacket(ffi::parse(frame, wire_bytes, start))
+    ParsedPacket(ffi::parse(frame, wire_bytes, start.raw()))
+}
+
+/// As [`parse_cut`], the way that the kernel's programs read the usual packet (`bpf/fast_path.h`): without TCP's
+/// options, and `None` for what is not usual. Native code has no use for it but to compare the two.
+pub fn glance(frame: &[u8], wire_bytes: u32, start: Start) -> Option<ParsedPacket> {
+    ffi::glance(frame, wire_bytes, start.raw()).map(ParsedPacket)
 }
 
 impl ParsedPacket {
     pub(crate) const fn raw(&self) -> &ffi::Packet {
         &self.0
+    }
+
+    /// The same packet without TCP's options, as [`glance`] has it.
+    pub const fn without_tcp_options(self) -> Self {
+        Self(ffi::Packet { tsval: 0, tsecr: 0, sack_right: 0, tcp_options: 0, ..self.0 })
     }
 
     /// What the frame is.
