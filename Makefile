@@ -8,7 +8,10 @@ PREFIX ?= /usr/local
 UNITS ?= $(PREFIX)/lib/systemd/system
 RULES ?= $(PREFIX)/lib/udev/rules.d
 
-.PHONY: all build setup demo test test-vm lint install uninstall clean
+# Of each fuzz target.
+SECONDS ?= 600
+
+.PHONY: all build setup demo test test-vm lint fuzz install uninstall clean
 
 all: build
 
@@ -34,6 +37,11 @@ lint: setup
 	@tools/setup.sh lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# Coverage-guided fuzzing, docs/fuzzing.md; TARGETS="captures live" chooses, SECONDS is for each.
+fuzz: setup
+	@tools/setup.sh fuzz
+	@CARGO="$(CARGO)" tools/fuzz.sh $(SECONDS) $(TARGETS)
 
 install: build
 	install -D -m 755 $(WEIR) $(DESTDIR)$(PREFIX)/bin/weir

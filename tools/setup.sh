@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what building Weir needs on Debian or Ubuntu, if it is missing. Does nothing, and asks for nothing, where all
-# is there. With the word `vm`, what micro-VMs need as well; with `lint`, what looks at the code.
+# is there. With the word `vm`, what micro-VMs need as well; with `lint`, what looks at the code; with `fuzz`, what the fuzzer
+# is built with.
 set -eu
 
 need_rust=1.91
@@ -27,6 +28,13 @@ if [ "${1:-}" = vm ]; then
 fi
 if [ "${1:-}" = lint ] && ! { have cargo-fmt && have cargo-clippy; }; then
     if package cargo-web; then missing="$missing rustfmt-web rust-web-clippy"; else rustup component add rustfmt clippy; fi
+fi
+if [ "${1:-}" = fuzz ]; then
+    # libFuzzer is C++, and the sanitizers' runtime is a package of its own from Debian 12 on.
+    have g++ || missing="$missing g++"
+    if have clang && ! echo 'int main(void) { return 0; }' | clang -fsanitize=address -x c - -o /dev/null 2>/dev/null; then
+        missing="$missing libclang-rt-$(clang -dumpversion | cut -d . -f 1)-dev"
+    fi
 fi
 rust_is_new_enough() {
     have cargo || return 1

@@ -1,4 +1,7 @@
 //! Compiles the law, the parser and the flow table of `bpf/` natively. The same headers are compiled for eBPF elsewhere.
+//!
+//! `WEIR_LAW_CFLAGS`, flags apart by spaces, are for clang, which then compiles them: `tools/fuzz.sh` asks with these for
+//! coverage counters and sanitizers, of this code alone and not of the C in other crates.
 
 fn main() {
     println!("cargo::rerun-if-changed=src/native.c");
@@ -9,7 +12,12 @@ fn main() {
             println!("cargo::rerun-if-changed={}", file.display());
         }
     }
-    cc::Build::new()
+    println!("cargo::rerun-if-env-changed=WEIR_LAW_CFLAGS");
+    let mut build = cc::Build::new();
+    if let Ok(flags) = std::env::var("WEIR_LAW_CFLAGS") {
+        build.compiler("clang").flags(flags.split_whitespace());
+    }
+    build
         .file("src/native.c")
         .include("../../bpf")
         .std("gnu11")

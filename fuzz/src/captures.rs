@@ -1,0 +1,39 @@
+//! A capture file: the reader and the assessment of its flows. libFuzzer's limits on time and memory hold for each
+//! input.
+
+use std::io::Cursor;
+
+use weir_law::assess::{Options, assess};
+use weir_law::capture::CaptureReader;
+use weir_law::{Params, Preset};
+
+use crate::frame;
+
+/// The presets take turns by the length of the file, so that a file alone tells which.
+pub(crate) fn run(input: &[u8]) {
+    let preset = if input.len().is_multiple_of(2) { Preset::Paper } else { Preset::Comsys };
+    let packets = read(input);
+    let options = Options { params: Params::preset(preset), max_flows: 512, max_reports: 512 };
+    let report = assess(Cursor::new(input), &options);
+    assert_eq!(report.counters.packets, packets, "the assessment reads other packets than the reader");
+    assert!(report.flows.len() <= options.max_reports);
+    let told: u64 = report.flows.iter().map(|flow| flow.data.packets + flow.other.packets).sum();
+    assert!(told <= packets, "{told} packets of flows in a file of {packets}");
+    serde_json::to_vec(&report).expect("a report is JSON");
+}
+
+/// Reads all packets and their headers; tells how many there are.
+fn read(input: &[u8]) -> u64 {
+    let Ok(mut reader) = CaptureReader::new(Cursor::new(input)) else { return 0 };
+    let mut packets = 0;
+    while let Ok(Some(captured)) = reader.next() {
+        assert_eq!(captured.number, packets);
+        assert!(captured.wire_bytes as usize >= captured.frame.len());
+        if let Some((frame, wire, start)) = captured.view() {
+            frame::check(&frame.to_vec().into_boxed_slice(), wire, start);
+        }
+        packets += 1;
+    }
+    assert!(reader.offset() <= input.len() as u64);
+    packets
+}
