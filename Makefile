@@ -11,7 +11,7 @@ RULES ?= $(PREFIX)/lib/udev/rules.d
 # Of each fuzz target.
 SECONDS ?= 600
 
-.PHONY: all build setup demo test test-vm lint fuzz install uninstall clean
+.PHONY: all build setup demo test test-vm lint fuzz prove install uninstall clean
 
 all: build
 
@@ -42,6 +42,11 @@ lint: setup
 fuzz: setup
 	@tools/setup.sh fuzz
 	@CARGO="$(CARGO)" tools/fuzz.sh $(SECONDS) $(TARGETS)
+
+# Proofs about the C of bpf/, docs/fuzzing.md; LONGEST is of frames, in bytes. Skips (77) where angr is not to be had.
+LONGEST ?= 24
+prove: setup
+	@tools/prove.sh $(LONGEST)
 
 install: build
 	install -D -m 755 $(WEIR) $(DESTDIR)$(PREFIX)/bin/weir
