@@ -17,7 +17,7 @@ pub(crate) fn run(input: &[u8]) {
     if crate::names_a_file(text) {
         return;
     }
-    match Sweep::parse(text.to_owned(), Path::new(PATH), MOST_CELLS) {
+    match Sweep::parse(text.to_owned(), Path::new(PATH), MOST_CELLS, false) {
         Ok(sweep) => {
             assert!(sweep.cells() as u64 <= MOST_CELLS && sweep.combinations() <= sweep.cells());
             for cell in 0..sweep.cells() {

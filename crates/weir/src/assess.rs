@@ -56,8 +56,10 @@ fn print(report: &Report, as_json: bool, out: &mut dyn Write) -> io::Result<()> 
 fn parameters(preset: &str, set: &[String]) -> Result<Params, String> {
     let mut table = toml::Table::new();
     table.insert("preset".to_owned(), preset.into());
-    let mut params: Params =
-        table.clone().try_into().map_err(|_| format!("unknown preset '{preset}': use paper, comsys or robust"))?;
+    let mut params: Params = table
+        .clone()
+        .try_into()
+        .map_err(|_| format!("unknown preset '{preset}': use paper, comsys or robust"))?;
     for assignment in set {
         let Some((name, value)) = assignment.split_once('=') else {
             return Err(format!(

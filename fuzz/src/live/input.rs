@@ -76,7 +76,11 @@ impl Header {
 /// numbers, 0 none.
 fn law(choice: u8, flips: &[u8]) -> Option<Params> {
     const NUMBERS: usize = 20;
-    let preset = if choice & 1 == 0 { Preset::Paper } else { Preset::Comsys };
+    let preset = match choice & 17 {
+        0 => Preset::Paper,
+        16 => Preset::Robust,
+        _ => Preset::Comsys,
+    };
     let mut bytes = Params::preset(preset).to_c_bytes();
     let settings = bytes.len() - NUMBERS;
     for flip in flips.iter().filter(|flip| **flip != 0) {

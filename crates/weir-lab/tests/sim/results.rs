@@ -318,7 +318,7 @@ fn a_sweep_says_where_repeated_runs_are_identical() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.toml");
         std::fs::write(&path, text).unwrap();
-        let sweep = Sweep::load(&path, weir_lab::sweep::MOST_CELLS).unwrap();
+        let sweep = Sweep::load(&path, weir_lab::sweep::MOST_CELLS, false).unwrap();
         let stop = AtomicBool::new(false);
         let options = SweepOptions {
             out: folder.path().join("out"),
