@@ -47,6 +47,6 @@ pub use events::{
     Votes,
 };
 pub use flow::{FlowKey, FlowView};
-pub use law::{Counters, Direction, Law, Stamp};
+pub use law::{Counters, Direction, Law, Stamp, UNBOOKED};
 pub use params::{MainSignal, Params, ParamsError, Preset, Tie};
 pub use parsed::{Kind, ParsedPacket, Quic, Start, Tcp, glance, parse, parse_cut, write_ce};

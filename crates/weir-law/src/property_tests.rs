@@ -5,7 +5,9 @@ use weir_core::{CycleId, Duration, FlowId, Time};
 
 use crate::law_testing::Heard;
 use crate::testing::{Segment, ethernet, ipv4, long, short, tcp, udp};
-use crate::{Direction, Judgement, Law, Params, ParsedPacket, Preset, Signal, Start, Verdict, Votes, parse};
+use crate::{
+    Direction, Judgement, Law, Params, ParsedPacket, Preset, Signal, Start, UNBOOKED, Verdict, Votes, parse,
+};
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -76,7 +78,7 @@ proptest! {
                     if let (Some(before), Some(after)) = (before, law.flow(flow)) {
                         prop_assert!(after.cycle >= before, "cycles only count up");
                         prop_assert!(after.cycle.0 - before.0 <= 2);
-                        let unbooked = after.cycle.0.wrapping_sub(0x4000);
+                        let unbooked = after.cycle.0.wrapping_sub(UNBOOKED);
                         prop_assert!(stamp.cycle == after.cycle || stamp.cycle.0 == unbooked);
                     }
                     signals[1] += u64::from(params.count_arriving_ce && packet.ecn().bits() == 3);

@@ -336,7 +336,7 @@ mod tests {
         assert!(message("tie=maybe").contains("keep"), "{}", message("tie=maybe"));
         // Text cannot smuggle in a second key.
         assert!(message("mss=1\nfull_cycles=false").contains("--set"));
-        assert!(parameters("papers", &[]).unwrap_err().contains("paper or comsys"));
+        assert!(parameters("papers", &[]).unwrap_err().contains("paper, comsys or robust"));
     }
 
     #[test]

@@ -224,7 +224,7 @@ pub(crate) enum Io {
 pub(crate) struct AssessArgs {
     /// A capture in pcap or pcapng format, plain or packed with gzip or zstd; - for standard input.
     pub(crate) capture: PathBuf,
-    /// The parameter set of the law: paper or comsys.
+    /// The parameter set of the law: paper, comsys or robust (what weir up uses).
     #[arg(long, default_value = "paper")]
     pub(crate) preset: String,
     /// One parameter of the law, in place of the preset's; may be repeated.

@@ -106,13 +106,19 @@ pub fn lost() -> Result<Vec<Lost>, UpError> {
     let namespace = NamespaceId::current().map_err(unread)?;
     let links = qdisc::links().map_err(unread)?;
     let roots = Qdiscs::roots().map_err(unread)?;
+    let journals = Journal::all()?;
     let mut lost = Vec::new();
     for link in &links {
         if !roots.iter().any(|(index, root)| *index == link.index && tree::is_ours(Some(root))) {
             continue;
         }
-        // The name of an IFB device says for which interface it is.
-        let owner = links.iter().find(|owner| link.kind == "ifb" && ifb_name(owner.index) == link.name);
+        // The name of an IFB device says for which interface it is, be that gone or not.
+        let is_for = |index| link.kind == "ifb" && ifb_name(index) == link.name;
+        let told = |journal: &Journal| journal.namespace == namespace && is_for(journal.index);
+        if journals.iter().any(told) {
+            continue;
+        }
+        let owner = links.iter().find(|owner| is_for(owner.index));
         let index = owner.unwrap_or(link).index;
         let why = match Journal::read(namespace, index) {
             Ok(Some(_)) => continue,

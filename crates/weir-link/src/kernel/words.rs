@@ -122,7 +122,7 @@ mod tests {
             ("eth0 share 0/5", "share: '0/5' is not STANDARD/RESPONSIVE"),
             ("eth0 set min_window_segmens=2", "did you mean 'min_window_segments'?"),
             ("eth0 set min_window_segments", "write NAME=VALUE"),
-            ("eth0 preset papr", "preset: 'papr' is not paper or comsys"),
+            ("eth0 preset papr", "preset: 'papr' is not robust, paper or comsys"),
             ("eth0 flows many", "flows: 'many' is not a number"),
         ] {
             let said = refusal(line);
