@@ -52,7 +52,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     let results = flows
         .iter()
         .zip(&ids)
-        .map(|(flow, id)| flow_result(flow, &network.flow(*id), end))
+        .map(|(flow, id)| flow_result(flow, &network.flow(*id), network.ignores_marks_beyond(*id), end))
         .collect::<Vec<_>>();
     let done = scenario
         .workloads
@@ -263,7 +263,12 @@ fn advance(
     }
 }
 
-fn flow_result(flow: &Flow, report: &weir_sim::FlowReport, end: Time) -> traffic::FlowResult {
+fn flow_result(
+    flow: &Flow,
+    report: &weir_sim::FlowReport,
+    ignores_marks_beyond: Option<Duration>,
+    end: Time,
+) -> traffic::FlowResult {
     let rtt_of = |sample: &weir_sim::Sample| RttSample {
         time: sample.time,
         rtt_us: sample.rtt.as_nanos() / 1000,
@@ -289,7 +294,7 @@ fn flow_result(flow: &Flow, report: &weir_sim::FlowReport, end: Time) -> traffic
         samples: report.samples.iter().map(rtt_of).collect(),
         spin: None,
         udp: None,
-        ignored_marks_beyond: report.ignores_marks_beyond.filter(|_| report.marked > 0),
+        ignored_marks_beyond: ignores_marks_beyond.filter(|_| report.marked > 0),
         error: None,
     }
 }

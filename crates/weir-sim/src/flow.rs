@@ -329,9 +329,6 @@ pub struct FlowReport {
     pub lost: u64,
     /// Packets whose marks the sender has learnt of.
     pub marked: u64,
-    /// If its controller has ignored all of these because the path is too long: the longest round trip on which it would
-    /// answer them.
-    pub ignores_marks_beyond: Option<Duration>,
     /// Payload bytes of a two-way flow that its receiver has sent back and that arrived.
     pub answered: u64,
     /// When the first packet was sent.

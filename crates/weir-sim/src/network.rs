@@ -202,9 +202,17 @@ impl<O: Observer> Network<O> {
         if let Source::Connection(sender) = &flow.source {
             report.lost = sender.delivery.lost();
             report.marked = sender.echoes;
-            report.ignores_marks_beyond = sender.controller.ignores_marks_beyond();
         }
         report
+    }
+
+    /// If a flow's controller has ignored all marks because the path is too long: the longest round trip on which it would
+    /// answer them.
+    pub fn ignores_marks_beyond(&self, flow: FlowId) -> Option<Duration> {
+        match &self.flows[flow.0 as usize].source {
+            Source::Connection(sender) => sender.controller.ignores_marks_beyond(),
+            Source::Datagrams { .. } => None,
+        }
     }
 
     /// What a link has carried so far.
