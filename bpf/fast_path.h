@@ -159,18 +159,18 @@ WEIR_INLINE u32 weir_fast_law(const struct weir_law_params *fast, struct weir_fl
 	if ((s32)(tick - flow->next_look) >= 0 || (packet->ecn && !(flow->state & WEIR_IS_ECT)))
 		return 0;
 	if (packet->kind == WEIR_TCP) {
-		const u16 known = WEIR_SEEN_FORWARD | WEIR_HAS_MARKER | WEIR_HAS_ACK | WEIR_HAS_EDGE;
-		u32 end = packet->tcp_seq + packet->payload_bytes, flight;
+		const u16 known = WEIR_SEEN_FORWARD | WEIR_HAS_MARKER | WEIR_HAS_EDGE;
+		u32 end = packet->tcp_seq + packet->payload_bytes, met = flow->state & WEIR_HAS_ACK;
+		u32 low = met ? flow->highest_ack : flow->marker, flight;
 
 		if ((flow->state & known) != known || (packet->tcp_flags & (WEIR_SYN | WEIR_FIN | WEIR_RST)))
 			return 0;
-		/* weir_tcp_fits() where an acknowledgement has borne out the edges. */
-		flight = flow->right_edge - flow->highest_ack + WEIR_SEQUENCE_SLACK;
-		if (packet->tcp_seq - flow->highest_ack + WEIR_SEQUENCE_SLACK > flight + WEIR_SEQUENCE_SLACK ||
-		    flight > WEIR_MAX_FLIGHT)
+		/* weir_tcp_fits() where there are edges. */
+		flight = flow->right_edge - low + WEIR_SEQUENCE_SLACK;
+		if (packet->tcp_seq - low + WEIR_SEQUENCE_SLACK > flight + WEIR_SEQUENCE_SLACK || flight > WEIR_MAX_FLIGHT)
 			return 0;
 		if ((s32)(end - flow->right_edge) > 0) {
-			if (packet->payload_bytes && weir_tcp_complete(fast, flow, packet->tcp_ack))
+			if (packet->payload_bytes && met && weir_tcp_complete(fast, flow, packet->tcp_ack))
 				return 0;
 			flow->right_edge = end;
 		}

@@ -103,7 +103,7 @@ fn what_a_packet_costs_is_printed() {
         arp.extend([8, 6]);
         arp.resize(60, 0);
         let rows = [
-            ("tcp", tcp(false, 1000, 1, 1400), tcp(true, 1, 1000, 0)),
+            ("tcp", tcp(false, 1000, 1, 1400), tcp(true, 1, 2400, 0)),
             ("quic", udp(false, 0x40), udp(true, 0x40)),
             ("udp", udp(false, 0), udp(true, 0)),
             ("icmp", ipv4(1, false, &[8; 64]), ipv4(1, true, &[0; 64])),

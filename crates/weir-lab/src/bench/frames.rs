@@ -58,12 +58,14 @@ fn datagram(from: u16, to: u16, first: u8) -> Vec<u8> {
     datagram
 }
 
+const SEGMENT: u16 = 1448;
+
 pub(super) fn tcp(flow: u16) -> Vec<u8> {
-    frame(6, SERVER, CLIENT, &segment(443, 40_000 + flow, 1, 1, 1448))
+    frame(6, SERVER, CLIENT, &segment(443, 40_000 + flow, 1, 1, SEGMENT.into()))
 }
 
 pub(super) fn tcp_ack(flow: u16) -> Vec<u8> {
-    frame(6, CLIENT, SERVER, &segment(40_000 + flow, 443, 1, 1, 0))
+    frame(6, CLIENT, SERVER, &segment(40_000 + flow, 443, 1, 1 + u32::from(SEGMENT), 0))
 }
 
 pub(super) fn quic(flow: u16) -> Vec<u8> {
