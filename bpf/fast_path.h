@@ -271,7 +271,8 @@ WEIR_INLINE u32 weir_fast_choice(const struct weir_law_params *law, const struct
 	_Static_assert(WEIR_UNRESPONSIVE == 2 && WEIR_RESPONSIVE == 1 && WEIR_RESPONSIVE_QUEUE == 1 &&
 			       WEIR_STANDARD_QUEUE == 0,
 		       "the lowest bit of a verdict is its queue");
-	if (law->main_signal == WEIR_MARK && law->loss_without_ecn && !(flow->state & WEIR_IS_ECT))
+	if (law->main_signal == WEIR_MARK && law->loss_without_ecn && !flow->verdict[WEIR_MARK] &&
+	    !(flow->state & WEIR_IS_ECT))
 		return flow->verdict[WEIR_LOSS] & 1;
 	return flow->verdict[law->main_signal & 1] & 1;
 }

@@ -28,8 +28,8 @@ WEIR_INLINE u8 weir_law_choice(const struct weir_law_params *params, const struc
 	if (params->main_signal == WEIR_BOTH_SIGNALS && flow->verdict[WEIR_MARK] == WEIR_RESPONSIVE)
 		return WEIR_ECN_RESPONSIVE_QUEUE;
 #endif
-	/* Marks cannot be had of a flow that would be dropped instead (RFC 3168 section 5). */
-	if (kind == WEIR_MARK && params->loss_without_ecn && !(flow->state & WEIR_IS_ECT))
+	/* Packets of a flow that is Not-ECT are dropped where others are marked (RFC 3168 section 5). */
+	if (kind == WEIR_MARK && params->loss_without_ecn && !flow->verdict[WEIR_MARK] && !(flow->state & WEIR_IS_ECT))
 		kind = WEIR_LOSS;
 	return flow->verdict[kind] == WEIR_RESPONSIVE ? WEIR_RESPONSIVE_QUEUE : WEIR_STANDARD_QUEUE;
 }

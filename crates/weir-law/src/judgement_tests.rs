@@ -5,7 +5,9 @@ use weir_core::{Bytes, CycleId, FlowId, QueueChoice};
 
 use crate::law_testing::{Bench, comsys, paper};
 use crate::testing::{ethernet, ipv4, udp};
-use crate::{Class, Direction, Judgement, MainSignal, Params, Signal, Start, Tie, Verdict, parse, parse_cut};
+use crate::{
+    Class, Direction, Judgement, MainSignal, Params, Preset, Signal, Start, Tie, Verdict, parse, parse_cut,
+};
 
 use Signal::{Loss, Mark};
 
@@ -346,4 +348,19 @@ fn arithmetic_above_429_megabytes() {
     assert_eq!(run(Params { wide_arithmetic: false, ..paper() }), (0, 1));
     assert_eq!(run(comsys()), (0, 1));
     assert_eq!(run(Params { wide_arithmetic: true, ..comsys() }), (1, 0));
+}
+
+#[test]
+fn losses_choose_for_flows_that_cannot_be_marked() {
+    // The packets here are Not-ECT.
+    let choice = |preset| {
+        let params = Params::preset(preset).with_main_signal(MainSignal::Ecn);
+        // One direction alone is seen here.
+        let mut bench = Bench::new(Params { spin_needs_reverse: false, ..params });
+        bench.windows(&[20_000, 10_000, 10_001, 10_002], Signal::Loss, &[20_000]);
+        bench.cycle(9_000, &[]);
+        bench.choice()
+    };
+    assert_eq!(choice(Preset::Robust), QueueChoice::Responsive);
+    assert_eq!(choice(Preset::Paper), QueueChoice::Standard);
 }

@@ -91,10 +91,21 @@ impl Checks {
             let protocol = if table.params().key_has_protocol { flow.key.protocol } else { 0 };
             let name = (flow.key.low, flow.key.high, protocol);
             assert!(ends.insert(name), "two entries of one key: {flow:?}");
-            let verdict = if main == MainSignal::Ecn { flow.class.ecn } else { flow.class.loss };
-            assert_eq!(
-                flow.choice == QueueChoice::Responsive,
-                verdict == Verdict::Responsive,
+            // Of flows that are Not-ECT losses may decide where marks do of others.
+            let (decides, may) = match (main, flow.class.ecn) {
+                (MainSignal::Ecn, Verdict::Unclassified) if table.params().loss_without_ecn => {
+                    (Verdict::Unclassified, flow.class.loss)
+                }
+                (MainSignal::Ecn, ecn) => (ecn, ecn),
+                _ => (flow.class.loss, flow.class.loss),
+            };
+            let is_responsive = flow.choice == QueueChoice::Responsive;
+            assert!(
+                is_responsive || decides != Verdict::Responsive,
+                "a verdict that gives no queue: {flow:?}"
+            );
+            assert!(
+                !is_responsive || may == Verdict::Responsive,
                 "a queue that the verdict does not give: {flow:?}"
             );
             self.flow(&flow);
