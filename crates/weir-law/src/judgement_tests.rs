@@ -357,7 +357,7 @@ fn losses_choose_for_flows_that_cannot_be_marked() {
         let params = Params::preset(preset).with_main_signal(MainSignal::Ecn);
         // One direction alone is seen here.
         let mut bench = Bench::new(Params { spin_needs_reverse: false, ..params });
-        bench.windows(&[20_000, 10_000, 10_001, 10_002], Signal::Loss, &[20_000]);
+        bench.windows(&[1000, 20_000, 10_000, 10_001, 10_002], Signal::Loss, &[20_000]);
         bench.cycle(9_000, &[]);
         bench.choice()
     };
