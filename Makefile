@@ -27,7 +27,7 @@ demo: build
 test: setup
 	$(CARGO) test --workspace --locked --no-fail-fast
 
-# Tests inside other kernels; KERNELS="6.1 7.2" and TESTS="weir-link/kernel_signals weir/up" choose them. This downloads some
+# Tests inside other kernels; KERNELS="6.1 7.2" and TESTS="weir-kernel/kernel_signals weir/up" choose them. This downloads some
 # 100 MB. The executable is the one that the tests use.
 test-vm: setup
 	@tools/setup.sh vm

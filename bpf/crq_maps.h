@@ -11,7 +11,7 @@
 
 #include "table.h"
 
-/* Written at load into a read-only section of its own; crates/weir-link/src/kernel/config.rs mirrors the layout. */
+/* Written at load into a read-only section of its own; crates/weir-kernel/src/config.rs mirrors the layout. */
 struct weir_crq_config {
 	struct weir_table_params table;
 	struct weir_law_params law;

@@ -3,13 +3,13 @@
 # kernel, two at a time, and prints a line with what passed. Ends with 1 if any failed, with 75 if no kernel could be fetched.
 #
 #   tools/test-vm.sh
-#   KERNELS="6.1 7.2" TESTS="weir-link/kernel_signals weir/router" tools/test-vm.sh
+#   KERNELS="6.1 7.2" TESTS="weir-kernel/kernel_signals weir/router" tools/test-vm.sh
 #
 # A guest's clock counts its instructions (weir vm run --clock counted), so that a slow or busy host changes no result.
 set -eu
 
 # Crates, and those of their test files that need a kernel.
-tests=${TESTS:-weir-link/interfaces weir-link/kernel_* weir-lab/kernel_* weir/up weir/killed weir/router weir/show}
+tests=${TESTS:-weir-link/interfaces weir-kernel/kernel_* weir-world/kernel_* weir/up weir/killed weir/router weir/show}
 kernels=${KERNELS:-6.1 6.12 7.2}
 # What tests start by name, if this host has it.
 programs="tcpdump ethtool bpftool nsenter mount umount setpriv"

@@ -6,8 +6,7 @@
 fn main() {
     println!("cargo::rerun-if-changed=src/native.c");
     // Whichever of them the law is spread over.
-    for file in std::fs::read_dir("../../bpf").expect("a checkout has bpf/").flatten().map(|file| file.path())
-    {
+    for file in std::fs::read_dir("bpf").expect("a checkout has bpf/").flatten().map(|file| file.path()) {
         if file.extension().is_some_and(|kind| kind == "h") {
             println!("cargo::rerun-if-changed={}", file.display());
         }
@@ -19,7 +18,7 @@ fn main() {
     }
     build
         .file("src/native.c")
-        .include("../../bpf")
+        .include("bpf")
         .std("gnu11")
         .flag("-Wall")
         .flag("-Wextra")

@@ -4,11 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-#[path = "../../crates/weir-law/tests/captures/mod.rs"]
-#[allow(dead_code, reason = "made for more than this")]
-mod captures;
-
-use captures::{Congestion, Frame, Point, Sender};
+use weir_testkit::captures::{Congestion, Frame, Point, Sender};
 
 fn write(target: &str, name: &str, bytes: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
@@ -44,13 +40,13 @@ fn captures_of_all_formats() {
         write(
             "captures",
             &format!("tcp-{}-{}-{link}.pcap", endian(big), unit(nanos)),
-            &captures::pcap(few, big, nanos, link),
+            &weir_testkit::captures::pcap(few, big, nanos, link),
         );
     }
-    write("captures", "tcp-loss.pcap", &captures::pcap(&tcp, false, true, 101));
-    write("captures", "tcp-mark.pcapng", &captures::pcapng(&marked, false, 101));
-    write("captures", "quic.pcapng", &captures::pcapng(&quic, true, 1));
-    let mut modified = captures::pcap(&[], false, false, 1);
+    write("captures", "tcp-loss.pcap", &weir_testkit::captures::pcap(&tcp, false, true, 101));
+    write("captures", "tcp-mark.pcapng", &weir_testkit::captures::pcapng(&marked, false, 101));
+    write("captures", "quic.pcapng", &weir_testkit::captures::pcapng(&quic, true, 1));
+    let mut modified = weir_testkit::captures::pcap(&[], false, false, 1);
     modified[..4].copy_from_slice(&0xa1b2_cd34u32.to_le_bytes());
     write("captures", "modified.pcap", &modified);
     write("captures", "blocks.pcapng", &blocks(&tcp));
@@ -71,29 +67,29 @@ fn unit(nanos: bool) -> &'static str {
 
 /// All kinds of blocks, two interfaces and two sections.
 fn blocks(frames: &[Frame]) -> Vec<u8> {
-    let mut out = captures::section(false);
-    out.extend(captures::interface(1, Some(6), 5, false));
-    out.extend(captures::interface(101, Some(0x8a), 0, false));
-    out.extend(captures::block(0x0bad, &[0; 8], false));
+    let mut out = weir_testkit::captures::section(false);
+    out.extend(weir_testkit::captures::interface(1, Some(6), 5, false));
+    out.extend(weir_testkit::captures::interface(101, Some(0x8a), 0, false));
+    out.extend(weir_testkit::captures::block(0x0bad, &[0; 8], false));
     for (number, frame) in frames.iter().take(12).enumerate() {
         let units = frame.time / 1000;
         out.extend(match number % 4 {
-            0 => captures::enhanced(frame, 0, units, 1, false),
-            1 => captures::enhanced(frame, 1, units, 101, false),
-            2 => captures::obsolete(frame, 0, units, false),
-            _ => captures::simple(frame, false),
+            0 => weir_testkit::captures::enhanced(frame, 0, units, 1, false),
+            1 => weir_testkit::captures::enhanced(frame, 1, units, 101, false),
+            2 => weir_testkit::captures::obsolete(frame, 0, units, false),
+            _ => weir_testkit::captures::simple(frame, false),
         });
     }
-    out.extend(captures::section(true));
-    out.extend(captures::interface(1, None, 0, true));
+    out.extend(weir_testkit::captures::section(true));
+    out.extend(weir_testkit::captures::interface(1, None, 0, true));
     for frame in frames.iter().skip(12).take(4) {
-        out.extend(captures::enhanced(frame, 0, frame.time / 1000, 1, true));
+        out.extend(weir_testkit::captures::enhanced(frame, 0, frame.time / 1000, 1, true));
     }
     out
 }
 
 fn frames_of_all_kinds() {
-    let tcp = captures::Tcp {
+    let tcp = weir_testkit::captures::Tcp {
         seq: 1,
         ack: 2,
         flags: 0x10,
@@ -103,9 +99,9 @@ fn frames_of_all_kinds() {
         mss: Some(1460),
         ecn: 2,
     };
-    let tcp = tcp.frame(0, captures::SERVER, captures::CLIENT).bytes;
-    let spin = captures::quic(0, true, 1_200, Some(true), 2).bytes;
-    let initial = captures::quic(0, false, 1_200, None, 0).bytes;
+    let tcp = tcp.frame(0, weir_testkit::captures::SERVER, weir_testkit::captures::CLIENT).bytes;
+    let spin = weir_testkit::captures::quic(0, true, 1_200, Some(true), 2).bytes;
+    let initial = weir_testkit::captures::quic(0, false, 1_200, None, 0).bytes;
     for (name, frame) in [("tcp", &tcp), ("spin", &spin), ("initial", &initial)] {
         write("frame", &format!("ethernet-{name}"), &[&[0], &frame[..]].concat());
         write("frame", &format!("ip-{name}"), &[&[1], &frame[14..]].concat());

@@ -3,8 +3,8 @@
 
 use std::io::Cursor;
 
-use weir_law::assess::{Options, assess};
-use weir_law::capture::CaptureReader;
+use weir_assess::capture::CaptureReader;
+use weir_assess::{Options, assess};
 use weir_law::{Params, Preset};
 
 use crate::frame;

@@ -1,6 +1,6 @@
 //! What `tc -s -j qdisc show` printed, as `weir show` and world `kernel` read it.
 
-use weir_lab::foreign::tc_root;
+use weir_world::foreign::tc_root;
 
 /// The readers of the program `weir`, which is no library.
 #[path = "../../crates/weir/src/show"]

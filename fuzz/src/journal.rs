@@ -1,9 +1,9 @@
 //! The journal of `weir up`, and what the kernel's maps hold: another version of Weir, a full disk or a torn write
 //! may have left anything there.
 
+use weir_kernel::rewritten_journal;
 use weir_law::Params;
 use weir_law::live::{LiveConfig, LiveEvent, flows_of, version_of};
-use weir_link::kernel::rewritten_journal;
 
 pub(crate) fn run(input: &[u8]) {
     if let Ok(once) = rewritten_journal(input) {

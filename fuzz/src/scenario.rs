@@ -4,9 +4,9 @@
 use std::sync::atomic::AtomicBool;
 
 use weir_core::Duration;
-use weir_lab::run::{RunOptions, World, run as run_scenario};
-use weir_lab::scenario::{Scenario, ScenarioError};
-use weir_lab::toml_file::FileError;
+use weir_scenario::toml_file::FileError;
+use weir_scenario::{Scenario, ScenarioError};
+use weir_world::run::{RunOptions, World, run as run_scenario};
 
 /// Where no trace is: its folder does not exist.
 const PATH: &str = "/nonexistent/fuzz/scenario.toml";
@@ -52,7 +52,7 @@ fn is_tiny(scenario: &Scenario) -> bool {
     // Retransmissions after a timeout come at most every 200 ms; a full window begins with ten packets.
     let least = Duration::from_millis(1);
     let long = timeout <= Duration::from_secs(2) && scenario.measure.interval >= Duration::from_millis(10);
-    let udp = |flow: &weir_lab::scenario::Flow| flow.rate.is_none_or(|rate| rate.bits_per_sec() <= MOST_BITS);
+    let udp = |flow: &weir_scenario::Flow| flow.rate.is_none_or(|rate| rate.bits_per_sec() <= MOST_BITS);
     long && rate <= MOST_BITS
         && scenario.bottleneck.rtt >= least
         && flows <= 8

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use weir_lab::sweep::{Sweep, SweepError};
-use weir_lab::toml_file::FileError;
+use weir_scenario::toml_file::FileError;
+use weir_study::sweep::{Sweep, SweepError};
 
 use crate::scenario::has_line;
 

@@ -9,8 +9,6 @@
 //! [`Law::signal`] when it drops or marks a packet. [`LawSink`] hears of cycles, assessments and queue changes. Nothing
 //! here does I/O, reads a clock or allocates per packet.
 
-pub mod assess;
-pub mod capture;
 mod events;
 mod ffi;
 mod flow;

@@ -159,7 +159,7 @@ impl ParsedPacket {
 
     /// Says that the packet was found behind layers that the law's own parser does not open, such as a tunnel whose end
     /// gives it the codepoint `ecn`.
-    pub(crate) const fn opened(&mut self, ecn: Ecn) {
+    pub const fn opened(&mut self, ecn: Ecn) {
         self.0.layers |= 0x01;
         self.0.ecn = ecn as u8;
     }

@@ -1,16 +1,14 @@
 //! What blind outsiders, observers and cheats can do to the law of a flow that has an entry (docs/model/adversaries.md). Every
 //! attack runs beside honest flows, and every test says what the attack buys.
 
-mod traffic;
-
 use std::collections::VecDeque;
 
 use weir_core::{Duration, QueueChoice, Random, Seed, Time};
 use weir_law::live::{LiveConfig, LiveTable, open_seed};
 use weir_law::{Params, ParsedPacket, Preset, Signal, Verdict};
 
-use traffic::attacks::{FORWARD, REVERSE, START, peer, random_spin};
-use traffic::{ACK, Carrier, Peer, SEGMENT, SYN, initial, quic, send, tcp};
+use weir_testkit::traffic::attacks::{FORWARD, REVERSE, START, peer, random_spin};
+use weir_testkit::traffic::{ACK, Carrier, Peer, SEGMENT, SYN, initial, quic, send, tcp};
 
 /// Of all flows here.
 const RTT: Duration = Duration::from_millis(50);

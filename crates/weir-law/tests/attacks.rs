@@ -1,17 +1,15 @@
 //! Attacks on the live table: what outsiders, senders and receivers can do to it. The same traffic runs through the loaded
 //! programs in weir-link's tests.
 
-mod traffic;
-
 use weir_core::{Bytes, CycleId, Duration, QueueChoice, Seed};
 use weir_law::live::{LiveConfig, LiveTable};
 use weir_law::{Direction, MainSignal, Params, Signal, Verdict};
 
-use traffic::attacks::{
+use weir_testkit::traffic::attacks::{
     FORWARD, NEWCOMERS, REVERSE, START, besieged, bleached_marks, entered, forged, forged_with_answers,
     insistent, optimistic_acks, peer, random_spin, refreshed, under_attack,
 };
-use traffic::{ACK, Carrier, Frame, Peer, RST, SEGMENT, SYN, Table, end, send, table, tcp};
+use weir_testkit::traffic::{ACK, Carrier, Frame, Peer, RST, SEGMENT, SYN, Table, end, send, table, tcp};
 
 #[test]
 fn what_answers_a_forged_address_does_not_count() {

@@ -1,12 +1,10 @@
 //! A day of flows that come and go, in virtual time: the table neither fills up nor wears off.
 
-mod traffic;
-
 use weir_core::{Duration, QueueChoice, Random, Seed, Time};
 use weir_law::live::{Count, LiveConfig, LiveTable, open_seed};
 use weir_law::{Direction, Params, Signal};
 
-use traffic::{ACK, Carrier, FIN, Peer, SEGMENT, SYN, end, send, tcp};
+use weir_testkit::traffic::{ACK, Carrier, FIN, Peer, SEGMENT, SYN, end, send, tcp};
 
 const HOURS: u64 = 24;
 const HOUR: u64 = 3600;

@@ -67,9 +67,7 @@ fn sanitizers_find_nothing() {
 fn compiles_for_ebpf_without_library_calls() {
     let compiler = std::env::var_os("CLANG").unwrap_or_else(|| "clang".into());
     if Command::new(&compiler).arg("--version").output().is_err() {
-        eprintln!(
-            "skipped: no clang here (set CLANG to its path); the eBPF compile of bpf/table.h was not tried"
-        );
+        weir_testkit::skip::skip("clang", "the law compiled for eBPF; CLANG may give its path");
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -133,7 +131,7 @@ fn compiles_for_ebpf_without_library_calls() {
         .expect("clang, which answered before");
     let said = String::from_utf8_lossy(&built.stderr);
     if said.contains("unable to create target") || said.contains("No available targets") {
-        eprintln!("skipped: this clang has no bpf target; the eBPF compile of bpf/table.h was not tried");
+        weir_testkit::skip::skip("clang", "this one has no bpf target");
         return;
     }
     assert!(built.status.success(), "{said}");

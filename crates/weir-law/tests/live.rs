@@ -1,14 +1,14 @@
 //! The live flow table: who gets an entry, who keeps it, and that its law is the capture reader's. What attackers can do is
 //! in attacks.rs.
 
-mod traffic;
-
 use weir_core::{Bytes, CycleId, Duration, FlowId, QueueChoice, Random, Seed, Time};
 use weir_law::live::{Count, LiveConfig, LiveTable, Transport};
 use weir_law::{Direction, Law, Params, ParsedPacket, Preset, Signal, Start, Verdict, parse, parse_cut};
 
-use traffic::attacks::{FORWARD, REVERSE, START, both, peer};
-use traffic::{ACK, Carrier, FIN, Peer, RST, SEGMENT, SYN, end, initial, send, table, tcp, tcp_frame};
+use weir_testkit::traffic::attacks::{FORWARD, REVERSE, START, both, peer};
+use weir_testkit::traffic::{
+    ACK, Carrier, FIN, Peer, RST, SEGMENT, SYN, end, initial, send, table, tcp, tcp_frame,
+};
 
 fn after(seconds: u64) -> Time {
     START + Duration::from_secs(seconds)

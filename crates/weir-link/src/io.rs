@@ -7,12 +7,13 @@ use serde::Serialize;
 use thiserror::Error;
 use weir_core::{Duration, Time};
 use weir_law::Direction;
+use weir_netdev::device::NoInterface;
 
-use crate::clock::Clock;
 use crate::frame::{FrameIndex, FramePool, PoolError};
 use crate::packet_socket::PacketSockets;
 use crate::pipeline::Departure;
 use crate::xdp::XdpSockets;
+use weir_netdev::clock::Clock;
 
 /// Packets that one look at an interface takes at most.
 pub const BATCH: usize = 64;
@@ -34,8 +35,8 @@ pub enum IoKind {
 #[derive(Debug, Error)]
 pub enum IoError {
     /// There is none of that name in this network namespace.
-    #[error("there is no interface '{0}' in this network namespace; `ip link` lists those that are")]
-    NoInterface(String),
+    #[error(transparent)]
+    NoInterface(#[from] NoInterface),
     /// It went away, or down, while it was used.
     #[error("interface '{0}' is gone or down; the bottleneck cannot go on without it")]
     Vanished(String),

@@ -6,27 +6,20 @@
 //! set it up and what it costs.
 
 mod checksum;
-mod clock;
 mod delay;
-mod device;
-mod features;
 mod flows;
 mod frame;
 mod io;
-pub mod kernel;
 mod limiter;
 mod observer;
-pub mod offload;
 mod packet_socket;
 mod pipeline;
-pub mod remedy;
 mod report;
 mod run;
 mod schedule;
 mod xdp;
 mod xsk;
 
-pub use clock::Clock;
 pub use flows::{DelayChoice, Renamed};
 pub use frame::{DEFAULT_FRAMES, FRAME_SIZE, FrameIndex, FramePool, HEADROOM, PoolError};
 pub use io::{BATCH, IoError, IoKind, IoStatistics, PacketIo, Received, open};

@@ -16,11 +16,11 @@ use weir_core::{Duration, Time};
 use weir_law::Direction;
 
 use crate::checksum;
-use crate::clock::Clock;
-use crate::device;
 use crate::frame::{FRAME_SIZE, FrameIndex, FramePool, HEADROOM};
 use crate::io::{BATCH, IoError, IoStatistics, PacketIo, Received, wait_readable};
 use crate::pipeline::Departure;
+use weir_netdev::clock::Clock;
+use weir_netdev::device;
 
 /// Slots of a receive ring, and bytes of a slot. 1.5 kB frames and all headers before them fit.
 const SLOTS: usize = 8192;

@@ -12,13 +12,13 @@ use weir_core::Duration;
 use weir_law::Law;
 use weir_qdisc::Qdisc;
 
-use crate::clock::Clock;
 use crate::frame::{DEFAULT_FRAMES, FramePool};
 use crate::io::{BATCH, IoError, IoKind, IoStatistics, PacketIo, Received, open};
 use crate::observer::Observer;
 use crate::pipeline::{Departure, Pipeline, PipelineConfig};
 use crate::report::PipelineReport;
 use crate::schedule::{Priority, cpu_used, sleep_until};
+use weir_netdev::clock::Clock;
 
 /// Departures that leave together unless chosen otherwise.
 pub const DEFAULT_STEP: Duration = Duration::from_micros(50);

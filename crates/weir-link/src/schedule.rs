@@ -2,7 +2,7 @@
 
 use weir_core::{Duration, Time};
 
-use crate::clock::Clock;
+use weir_netdev::clock::Clock;
 
 /// How a thread is scheduled, put back when dropped.
 #[derive(Debug)]
@@ -119,9 +119,9 @@ pub(crate) fn sleep_until(clock: &Clock, until: Time) {
 #[allow(clippy::disallowed_methods)]
 mod tests {
     use super::{Priority, cpu_used, sleep_until};
-    use crate::clock::Clock;
     use std::time::Instant;
     use weir_core::Duration;
+    use weir_netdev::clock::Clock;
 
     #[test]
     fn sleeps_are_not_short_and_cost_no_cpu() {

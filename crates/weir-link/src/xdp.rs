@@ -15,12 +15,12 @@ use libc::xdp_desc;
 use weir_core::{Duration, Time};
 use weir_law::Direction;
 
-use crate::clock::Clock;
-use crate::device;
 use crate::frame::{FRAME_SIZE, FrameIndex, FramePool};
 use crate::io::{BATCH, IoError, IoStatistics, PacketIo, Received, wait_readable};
 use crate::pipeline::Departure;
 use crate::xsk::{Umem, XskSocket};
+use weir_netdev::clock::Clock;
+use weir_netdev::device;
 
 #[allow(missing_docs, unreachable_pub, dead_code, unsafe_op_in_unsafe_fn, clippy::all)]
 #[allow(clippy::undocumented_unsafe_blocks)]

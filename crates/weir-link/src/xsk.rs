@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, c_void, sockaddr_xdp, xdp_desc, xdp_mmap_offsets, xdp_ring_offset, xdp_umem_reg};
 
-use crate::device::{get_option, set_option};
+use weir_netdev::device::{get_option, set_option};
 
 /// A ring shared with the kernel, of `T` = frame addresses or descriptors.
 pub(crate) struct Ring<T: Copy> {

@@ -1,9 +1,6 @@
 //! The bottleneck on real interfaces: kernel endpoints in namespaces on both sides of it, AF_XDP and packet sockets
 //! compared, interfaces that vanish, and processes that are killed.
 
-#[allow(clippy::disallowed_methods)]
-mod world;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -14,11 +11,10 @@ use std::time::Instant;
 
 use weir_core::{Duration, Rate, Time};
 use weir_law::{Law, Params};
-use weir_link::{
-    IoError, IoKind, Link, LinkConfig, PipelineConfig, RunReport, RunResult, Unobserved, offload,
-};
+use weir_link::{IoError, IoKind, Link, LinkConfig, PipelineConfig, RunReport, RunResult, Unobserved};
+use weir_netdev::offload;
 use weir_qdisc::{Codel, CodelConfig};
-use world::{CLIENT, SERVER, World};
+use weir_testkit::world::{CLIENT, SERVER, World};
 
 const FORWARD: Duration = Duration::from_millis(5);
 const REVERSE: Duration = Duration::from_millis(3);

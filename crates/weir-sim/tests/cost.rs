@@ -1,38 +1,8 @@
 //! What a packet and a flow cost, in numbers that do not depend on the machine: events, allocations and bytes.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use weir_core::{Duration, Seed, Time};
 use weir_sim::{Amount, FlowId, FlowSpec, HopId, HopSpec, Network};
-
-/// Counts what the calling thread allocates.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    static BYTES: Cell<i64> = const { Cell::new(0) };
-}
-
-fn note(bytes: i64) {
-    ALLOCATIONS.with(|count| count.set(count.get() + u64::from(bytes > 0)));
-    BYTES.with(|sum| sum.set(sum.get() + bytes));
-}
-
-// SAFETY: every call is handed on as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size() as i64);
-        // SAFETY: the caller keeps the contract of the system's allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        note(-(layout.size() as i64));
-        // SAFETY: as above.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
+use weir_testkit::counting::{Counting, allocations, held};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -74,18 +44,18 @@ fn packets_allocate_nothing() {
         // A line that is longer than ever before and the record of looks at a sender that is full double their room; by then
         // that is rare. Between those nothing is allocated at all.
         network.run_until(at(30));
-        let start = ALLOCATIONS.get();
+        let start = allocations();
         let packets = network.hop(hop).packets;
         let quiet = (31..=40).filter(|second| {
-            let before = ALLOCATIONS.get();
+            let before = allocations();
             network.run_until(at(*second));
-            ALLOCATIONS.get() == before
+            allocations() == before
         });
         let quiet = quiet.count();
         let packets = network.hop(hop).packets - packets;
         assert!(packets > 16_000, "{qdisc}: {packets}");
-        let allocations = ALLOCATIONS.get() - start;
-        assert!(quiet >= 7 && allocations <= 5, "{qdisc}: {allocations}, {quiet} seconds without");
+        let made = allocations() - start;
+        assert!(quiet >= 7 && made <= 5, "{qdisc}: {made}, {quiet} seconds without");
     }
 }
 
@@ -94,7 +64,7 @@ fn a_flow_takes_little_memory_before_and_after_it_has_run() {
     // As many as fill the list of them to its end.
     const FLOWS: u64 = 1 << 14;
     let (mut network, hop) = network("10gbit", "codel");
-    let before = BYTES.get();
+    let before = held();
     let flows: Vec<FlowId> = (0..FLOWS)
         .map(|number| {
             let start = Duration::from_micros(40 * number);
@@ -103,12 +73,12 @@ fn a_flow_takes_little_memory_before_and_after_it_has_run() {
         })
         .collect();
     let per_flow = |now: i64| (now - before) as f64 / FLOWS as f64;
-    let idle = per_flow(BYTES.get());
+    let idle = per_flow(held());
     assert!(idle < 1_400.0, "{idle} bytes");
     assert!(network.run_until_done(at(30)));
     // The last acknowledgements are still on their way then.
     network.run_until(network.now() + Duration::from_secs(1));
-    let done = per_flow(BYTES.get());
+    let done = per_flow(held());
     assert!(done < 1_700.0, "{done} bytes");
     assert!(flows.into_iter().all(|flow| network.flow(flow).bytes == 40_000));
 }

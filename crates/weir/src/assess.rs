@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use weir_law::assess::{CaptureCounters, DirectionReport, FlowReport, KindReport, Options, Report, assess};
-use weir_law::capture::link_name;
+use weir_assess::capture::link_name;
+use weir_assess::{CaptureCounters, DirectionReport, FlowReport, KindReport, Options, Report, assess};
 use weir_law::{Params, Verdict};
 
 use crate::cli::AssessArgs;

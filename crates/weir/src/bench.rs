@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use serde::Serialize;
+use weir_bench::{Bench, Line, law, link, sim};
 use weir_core::Duration;
-use weir_lab::bench::{Bench, Line, law, link, sim};
 
 use crate::cli::{BenchArgs, BenchCommand};
 use crate::talk;

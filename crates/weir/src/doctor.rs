@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use weir_lab::doctor::{Check, Status, WORLDS, can_run, examine};
+use weir_bench::doctor::{Check, Status, WORLDS, can_run, examine};
 
 use crate::cli::DoctorArgs;
 use crate::talk;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use weir_link::kernel::{self, Down};
+use weir_kernel::Down;
 
 use crate::cli::DownArgs;
 use crate::talk;
@@ -23,9 +23,9 @@ pub(crate) fn run(args: &DownArgs) -> anyhow::Result<ExitCode> {
     }
     let mut go_on = |_: &_| ControlFlow::Continue(());
     let done = match (args.output.dry_run, device) {
-        (true, device) => kernel::plan_down(device),
-        (false, Some(device)) => kernel::down(device, &mut go_on),
-        (false, None) => kernel::down_all(&mut go_on),
+        (true, device) => weir_kernel::plan_down(device),
+        (false, Some(device)) => weir_kernel::down(device, &mut go_on),
+        (false, None) => weir_kernel::down_all(&mut go_on),
     };
     match done {
         Ok(done) => tell_all(args, device, &done),

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use weir_lab::batch::BatchOptions;
-use weir_lab::figure::{self, Plan};
-use weir_lab::run::RunOptions;
+use weir_study::batch::BatchOptions;
+use weir_study::figure::{self, Plan};
+use weir_world::run::RunOptions;
 
 use crate::cli::FigureRunArgs;
 use crate::talk;
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
         only: args.only.clone(),
     };
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from("results").join(args.id.replace('/', "-")));
-    weir_lab::output::check_writable(&out)?;
+    weir_report::output::check_writable(&out)?;
     let stop = talk::stop_flag()?;
     let progress = talk::Progress::new(&args.id);
     let options = BatchOptions {

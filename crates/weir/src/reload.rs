@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use weir_link::kernel;
 
 use crate::cli::ReloadArgs;
 use crate::talk;
@@ -18,7 +17,7 @@ pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
     let Some(device) = said.dev.clone() else {
         return Ok(talk::wrong(&"no device is given; add 'dev eth0'"));
     };
-    let standing = match kernel::standing(&device) {
+    let standing = match weir_kernel::standing(&device) {
         Ok(standing) => standing,
         Err(error) => return Ok(failed(&error)),
     };

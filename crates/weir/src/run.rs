@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use weir_lab::output::{self, Folder};
-use weir_lab::report;
-use weir_lab::result::RunResult;
-use weir_lab::run::{self, RunOptions};
-use weir_lab::scenario::Scenario;
-use weir_lab::summary;
 use weir_link::IoKind;
+use weir_report::output::{self, Folder};
+use weir_report::page;
+use weir_report::result::RunResult;
+use weir_report::summary;
+use weir_scenario::Scenario;
+use weir_world::run::{self, RunOptions};
 
 use crate::cli::{Io, RunArgs, World};
 use crate::talk;
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let labelled: Vec<(&str, &RunResult)> =
         results.iter().map(|result| (result.meta.scenario.name.as_str(), result)).collect();
     let page = out(args, &scenarios).join("report.html");
-    output::write_page(&page, &report::html(&labelled))?;
+    output::write_page(&page, &page::html(&labelled))?;
     if args.json {
         match results.as_slice() {
             [one] => talk::print_json(one)?,
@@ -62,11 +62,18 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 fn load(args: &RunArgs) -> anyhow::Result<Vec<Scenario>> {
     let mut scenarios = Vec::new();
     for path in &args.scenarios {
-        let scenario = Scenario::load_for(path, args.place.world.into(), args.large, |scenario| {
-            scenario.seed = args.seed.unwrap_or(scenario.seed);
-            scenario.measure.pcap |= args.pcap;
-            scenario.measure.trace |= args.trace;
-        })?;
+        let scenario = Scenario::load_with(
+            path,
+            |scenario| {
+                scenario.seed = args.seed.unwrap_or(scenario.seed);
+                scenario.measure.pcap |= args.pcap;
+                scenario.measure.trace |= args.trace;
+            },
+            |scenario| {
+                run::check(scenario, args.place.world.into())?;
+                run::affordable(scenario, args.place.world.into(), args.large)
+            },
+        )?;
         crate::rates::warn_of_scenario(path);
         anyhow::ensure!(
             scenarios.iter().all(|other: &Scenario| folder_name(other) != folder_name(&scenario)),

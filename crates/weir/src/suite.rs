@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use weir_lab::batch::BatchOptions;
-use weir_lab::run::RunOptions;
-use weir_lab::suite::{self, Plan};
+use weir_study::batch::BatchOptions;
+use weir_study::suite::{self, Plan};
+use weir_world::run::RunOptions;
 
 use crate::cli::SuiteRunArgs;
 use crate::talk;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &SuiteRunArgs) -> anyhow::Result<ExitCode> {
         large: args.large,
     };
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from("results").join(&suite.id));
-    weir_lab::output::check_writable(&out)?;
+    weir_report::output::check_writable(&out)?;
     let stop = talk::stop_flag()?;
     let progress = talk::Progress::new(&suite.id);
     let options = BatchOptions {

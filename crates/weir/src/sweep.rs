@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weir_lab::sweep::{self, Summary, Sweep, SweepMeta, SweepOptions, SweptKey};
+use weir_study::sweep::{self, Summary, Sweep, SweepMeta, SweepOptions, SweptKey};
 
 use crate::cli::SweepArgs;
 use crate::talk;

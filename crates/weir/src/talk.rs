@@ -14,8 +14,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use plain::{plain, plain_json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use weir_lab::batch::{BatchProgress, UNFINISHED};
-use weir_lab::vm::scenarios::{PROGRESS_LINES, progress_line};
+use weir_study::batch::{BatchProgress, UNFINISHED};
+use weir_world::vm::{PROGRESS_LINES, progress_line};
 
 /// The result is doubtful.
 pub(crate) const DOUBTFUL: u8 = 3;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
-use weir_link::kernel::{self, Keys, Setup, Step, UpError};
+use weir_kernel::{Keys, Setup, Step, UpError};
 
 use crate::cli::{SetupArgs, StepOutput, UpArgs};
 use crate::{rates, talk};
@@ -22,10 +22,10 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
 /// Goes to `setup` and tells of it.
 pub(crate) fn bring(setup: &Setup, output: StepOutput) -> anyhow::Result<ExitCode> {
     let done = if output.dry_run {
-        kernel::plan(setup)
+        weir_kernel::plan(setup)
     } else {
         let stop = talk::stop_flag()?;
-        kernel::up(setup, &mut |_| match talk::is_stopped(&stop) {
+        weir_kernel::up(setup, &mut |_| match talk::is_stopped(&stop) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         })
@@ -71,7 +71,7 @@ pub(crate) fn keys(args: &SetupArgs) -> anyhow::Result<Result<Keys, String>> {
         None => Ok((Keys::default(), toml::Table::new())),
     };
     let words = words(args);
-    let above = kernel::parse_words(&words).map_err(|error| error.to_string());
+    let above = weir_kernel::parse_words(&words).map_err(|error| error.to_string());
     Ok(below.and_then(|(below, file)| {
         let above = above?;
         warn_of_rates(&words, &file);

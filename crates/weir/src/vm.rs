@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
-use weir_lab::vm::fetch::{self, Fetch};
-use weir_lab::vm::{Cache, Guest, Kernel, SERIES, Stream, VmError};
+use weir_vm::fetch::{self, Fetch};
+use weir_vm::{Cache, Guest, Kernel, SERIES, Stream, VmError};
 
 use crate::cli::{VmClock, VmCommand, VmFetchArgs, VmRunArgs};
 use crate::talk;
@@ -70,7 +70,7 @@ fn fetch(args: &VmFetchArgs) -> anyhow::Result<ExitCode> {
 #[derive(Serialize)]
 struct Listed<'a> {
     #[serde(flatten)]
-    about: &'a weir_lab::vm::cache::About,
+    about: &'a weir_vm::cache::About,
     size_bytes: u64,
     folder: &'a Path,
 }
@@ -116,7 +116,7 @@ fn remove(kernels: &[String], cache: &Cache) -> anyhow::Result<ExitCode> {
 
 fn run_command(args: &VmRunArgs) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
-        weir_lab::output::check_writable(out)?;
+        weir_report::output::check_writable(out)?;
     }
     let kernel = cache_at(args.cache.as_deref())?.kernel(&args.kernel)?;
     let mut guest = Guest::new(kernel);
@@ -158,7 +158,7 @@ fn first_program(args: &VmRunArgs) -> Option<String> {
     let first = args.command.first()?;
     let given = args.files.iter().any(|file| file.rsplit_once(':').is_some_and(|(_, guest)| guest == first));
     let own = first == "weir" || given;
-    (!own && weir_lab::vm::initramfs::host_has(first)).then(|| first.clone())
+    (!own && weir_vm::initramfs::host_has(first)).then(|| first.clone())
 }
 
 /// A host's file and its place in the guest, `HOST:GUEST`; without a place it keeps its own.
@@ -178,7 +178,7 @@ fn place(file: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
 
 /// A script that runs the command with exactly these words.
 fn script(command: &[String]) -> String {
-    let words: Vec<_> = command.iter().map(|word| weir_lab::vm::guest::quoted(word)).collect();
+    let words: Vec<_> = command.iter().map(|word| weir_vm::guest::quoted(word)).collect();
     format!("exec {}\n", words.join(" "))
 }
 

@@ -1,9 +1,5 @@
 //! `weir assess` as its users meet it: what a capture comes in, how many flows, and what is said of the rest.
 
-#[path = "../../weir-law/tests/captures/mod.rs"]
-#[allow(dead_code, reason = "what makes captures is shared with tests that use more of it")]
-mod captures;
-
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Write;
@@ -12,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use captures::*;
 use serde_json::Value;
+use weir_testkit::captures::*;
 
 fn weir(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));

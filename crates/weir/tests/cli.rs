@@ -21,7 +21,6 @@ mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Cubic for a fraction of a second, and UDP beside it.
 const SHORT: &str = r#"
@@ -52,21 +51,6 @@ fn stdout(output: &Output) -> String {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
-
-/// One run on real packets at a time.
-fn root_and_turn() -> Option<MutexGuard<'static, ()>> {
-    static TURN: Mutex<()> = Mutex::new(());
-    if !is_root() {
-        println!("skipped: network namespaces need root");
-        return None;
-    }
-    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Writes a scenario into `folder`.

@@ -8,7 +8,8 @@ mod wire;
 use std::os::unix::process::ExitStatusExt;
 use std::thread;
 
-use wire::{Wire, apart, is_root, stderr, stdout};
+use weir_testkit::skip::is_root;
+use wire::{Wire, apart, stderr, stdout};
 
 /// Workers of one test. Most of the time goes to the kernel's verifier, which works on as many processors.
 const WORKERS: u64 = 2;

@@ -7,7 +7,8 @@ mod wire;
 
 use std::process::{Command, Output};
 
-use wire::{Wire, apart, is_root, stderr, stdout, words};
+use weir_testkit::skip::is_root;
+use wire::{Wire, apart, stderr, stdout, words};
 
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 const UP: &str = "up dev lo rate 20mbit queues bfifo/bfifo flows 64";

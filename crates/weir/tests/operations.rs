@@ -13,8 +13,9 @@ use std::fmt::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
-use weir_lab::host::Namespace;
-use wire::{FAR, NEAR, Wire, apart, is_root, stderr};
+use weir_testbed::host::Namespace;
+use weir_testkit::skip::is_root;
+use wire::{FAR, NEAR, Wire, apart, stderr};
 
 /// Steps between two looks at whether all is as it was.
 const STRIDE: usize = 25;
@@ -80,7 +81,7 @@ impl Scene {
         let elsewhere = Namespace::create("elsewhere").unwrap();
         let has_nft = !wire.said("command -v nft").is_empty() && wire.said("nft list ruleset").is_empty();
         if !has_nft {
-            println!("skipped: rules of nftables, which is not installed or not in this kernel");
+            weir_testkit::skip::skip("nft", "rules of others at the ingress");
         }
         let scene = Self {
             wire,

@@ -9,7 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use wire::{Wire, apart, is_root, stderr, stdout};
+use weir_testkit::skip::is_root;
+use wire::{Wire, apart, stderr, stdout};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/router/crq.toml");
 const UNIT: &str = include_str!("../../../tools/systemd/weir@.service");

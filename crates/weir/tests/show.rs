@@ -16,11 +16,6 @@ use serde_json::Value;
 
 const DEVICE: &str = "wshow0";
 
-fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
-
 fn said(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -38,8 +33,7 @@ struct Net {
 
 impl Net {
     fn new(name: &str) -> Option<Self> {
-        if !is_root() {
-            println!("skipped: network namespaces need root");
+        if !weir_testkit::skip::is_root() {
             return None;
         }
         let id = std::process::id();

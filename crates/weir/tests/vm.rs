@@ -7,8 +7,9 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use weir_lab::scenario::Scenario;
-use weir_lab::vm::{Cache, Kernel, Outcome, VmError, VmOptions, VmProgress, VmRun, run_scenarios};
+use weir_scenario::Scenario;
+use weir_vm::{Cache, Kernel, VmError};
+use weir_world::vm::{Outcome, VmOptions, VmProgress, VmRun, run_scenarios};
 
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
@@ -23,12 +24,12 @@ fn text(bytes: &[u8]) -> &str {
 fn kernel() -> Option<Kernel> {
     let kernel = Cache::of_user().ok().and_then(|cache| cache.kernels().into_iter().next());
     if kernel.is_none() {
-        eprintln!("skipped: no kernel in the cache; run weir vm fetch 6.1");
+        weir_testkit::skip::skip("vm", "no kernel is in the cache; run weir vm fetch 6.1");
         return None;
     }
     for (program, package) in [("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static")] {
-        if !weir_lab::vm::initramfs::host_has(program) {
-            eprintln!("skipped: '{program}' is not installed; install the Debian package '{package}'");
+        if !weir_vm::initramfs::host_has(program) {
+            weir_testkit::skip::skip("vm", &format!("'{program}' is in the Debian package '{package}'"));
             return None;
         }
     }

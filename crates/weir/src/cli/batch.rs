@@ -77,7 +77,7 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) jobs: Option<u32>,
     /// How many cells there may be, so that a slip of the pen does not run for years.
-    #[arg(long, value_name = "N", default_value_t = weir_lab::sweep::MOST_CELLS)]
+    #[arg(long, value_name = "N", default_value_t = weir_study::sweep::MOST_CELLS)]
     pub(crate) max_cells: u64,
     /// Run also what is estimated to take more packets, rows, memory or disk than a slip of the pen should (world sim).
     #[arg(long)]

@@ -6,9 +6,9 @@ use std::io;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
 use weir_core::{QueueChoice, Time};
+use weir_kernel::{Instance, KernelError, Phase, Snapshot};
 use weir_law::live::{Count, LiveCounters, LiveFlow, Transport};
 use weir_law::{Class, MainSignal, SignalPair, Votes};
-use weir_link::kernel::{self, Instance, KernelError, Phase, Snapshot};
 
 use super::model::{
     Bottleneck, Counters, Direction, Discipline, Fault, Flow, FlowTable, Lost, Program, Queue, QueueName,
@@ -18,14 +18,14 @@ use super::tc;
 
 /// The bottlenecks of the calling thread's network namespace, or those of one interface.
 pub(crate) fn read(device: Option<&str>) -> anyhow::Result<Vec<Bottleneck>> {
-    let instances = kernel::instances()?;
+    let instances = weir_kernel::instances()?;
     let wanted = |instance: &&Instance| device.is_none_or(|device| instance.device == device);
     instances.iter().filter(wanted).map(bottleneck).collect()
 }
 
 /// What looks like Weir's in the calling thread's network namespace, or on one interface, and has no journal.
 pub(crate) fn lost(device: Option<&str>) -> anyhow::Result<Vec<Lost>> {
-    let all = kernel::lost()?.into_iter();
+    let all = weir_kernel::lost()?.into_iter();
     let wanted = all.filter(|lost| device.is_none_or(|device| lost.device == device));
     let shown = wanted.map(|lost| Lost {
         device: lost.device,
@@ -40,7 +40,7 @@ pub(crate) fn lost(device: Option<&str>) -> anyhow::Result<Vec<Lost>> {
 
 /// Makes sure that the interface that was named is there.
 pub(crate) fn find(device: Option<&str>) -> anyhow::Result<()> {
-    Ok(device.map_or(Ok(()), kernel::find)?)
+    Ok(device.map_or(Ok(()), weir_kernel::find)?)
 }
 
 fn bottleneck(instance: &Instance) -> anyhow::Result<Bottleneck> {
@@ -117,10 +117,10 @@ fn maps(instance: &Instance) -> anyhow::Result<Option<Snapshot>> {
     }
 }
 
-const fn direction(direction: kernel::Direction) -> Direction {
+const fn direction(direction: weir_kernel::Direction) -> Direction {
     match direction {
-        kernel::Direction::Egress => Direction::Egress,
-        kernel::Direction::Ingress => Direction::Ingress,
+        weir_kernel::Direction::Egress => Direction::Egress,
+        weir_kernel::Direction::Ingress => Direction::Ingress,
     }
 }
 
@@ -129,7 +129,7 @@ fn law(instance: &Instance) -> anyhow::Result<Value> {
     let Value::Object(mut set) = serde_json::to_value(&instance.setup.keys.law)? else {
         return Ok(Value::Null);
     };
-    let preset = set.remove("preset").unwrap_or(serde_json::to_value(kernel::DEFAULT_PRESET)?);
+    let preset = set.remove("preset").unwrap_or(serde_json::to_value(weir_kernel::DEFAULT_PRESET)?);
     let mut law = Map::from_iter([("preset".to_owned(), preset), ("set".to_owned(), set.into())]);
     if let Value::Object(parameters) = serde_json::to_value(instance.setup.law)? {
         law.extend(parameters);
@@ -141,7 +141,9 @@ fn shaper(disciplines: &[Discipline]) -> Option<Discipline> {
     disciplines
         .iter()
         .find(|one| {
-            one.is_root() && one.text("kind") == "htb" && one.text("handle") == handle(kernel::HTB_HANDLE)
+            one.is_root()
+                && one.text("kind") == "htb"
+                && one.text("handle") == handle(weir_kernel::HTB_HANDLE)
         })
         .cloned()
 }
@@ -154,12 +156,12 @@ fn handle(handle: u32) -> String {
 fn queues(instance: &Instance, disciplines: &[Discipline]) -> Vec<Queue> {
     let setup = &instance.setup;
     let (standard, responsive) = setup.shares(instance.direction);
-    let root = handle(kernel::HTB_HANDLE);
+    let root = handle(weir_kernel::HTB_HANDLE);
     // Under a root of somebody else these handles are somebody else's, too.
     let ours = shaper(disciplines).is_some();
     [
-        (QueueName::Responsive, 1, kernel::RESPONSIVE_HANDLE, responsive, &setup.queues.responsive),
-        (QueueName::Standard, 2, kernel::STANDARD_HANDLE, standard, &setup.queues.standard),
+        (QueueName::Responsive, 1, weir_kernel::RESPONSIVE_HANDLE, responsive, &setup.queues.responsive),
+        (QueueName::Standard, 2, weir_kernel::STANDARD_HANDLE, standard, &setup.queues.standard),
     ]
     .into_iter()
     .map(|(queue, minor, number, rate, leaf)| {

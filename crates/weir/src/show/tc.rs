@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, anyhow};
 use serde_json::Value;
-use weir_link::remedy;
+use weir_netdev::remedy;
 
 use super::model::Discipline;
 

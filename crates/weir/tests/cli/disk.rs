@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::{SHORT, is_root, output, stderr, text, write_scenario};
+use crate::{SHORT, output, stderr, text, write_scenario};
 
 /// All files of a folder.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -58,8 +58,7 @@ fn on_a_small_disk(folder: &Path, script: &str, scenarios: [&Path; 2]) -> Output
 
 #[test]
 fn a_full_disk_leaves_the_files_of_the_run_before() {
-    if !is_root() {
-        println!("skipped: a mount needs root");
+    if !weir_testkit::skip::is_root() {
         return;
     }
     // What does not fit is the first time a table, the second time the trace.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{SHORT, assert_ran, output, root_and_turn, stderr, text, weir, write_scenario};
+use crate::{SHORT, assert_ran, output, stderr, text, weir, write_scenario};
+use weir_testkit::skip::root_and_turn;
 
 const LONG: &str = r#"
 [bottleneck]

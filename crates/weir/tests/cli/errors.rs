@@ -2,7 +2,8 @@
 
 use std::process::Output;
 
-use crate::{SHORT, output, root_and_turn, stderr, text, write_scenario};
+use crate::{SHORT, output, stderr, text, write_scenario};
+use weir_testkit::skip::root_and_turn;
 
 /// Runs a scenario that cannot run: exit code 1, nothing on standard output, nothing on disk.
 fn refused(scenario: &str) -> String {

@@ -5,7 +5,8 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::{SHORT, assert_ran, output, root_and_turn, stderr, stdout, text, weir, write_scenario};
+use crate::{SHORT, assert_ran, output, stderr, stdout, text, weir, write_scenario};
+use weir_testkit::skip::root_and_turn;
 
 const COMMANDS: &[&str] = &[
     "run",
@@ -194,7 +195,7 @@ fn a_run_prints_one_json_object_and_writes_its_files() {
     assert!(page.starts_with("<!") && page.contains("short one"));
     // The scenario that is stored runs again.
     let stored = toml::to_string(&result["meta"]["scenario"]).unwrap();
-    weir_lab::scenario::Scenario::parse(&stored, "stored").unwrap();
+    weir_scenario::Scenario::parse(&stored, "stored").unwrap();
     // And the capture is one that `weir assess` takes.
     let assessed = output(&["assess", text(&out.join("packets.pcapng")), "--json"]);
     assert_eq!(assessed.status.code(), Some(0), "{}", stderr(&assessed));

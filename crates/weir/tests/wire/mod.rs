@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Output;
 use std::time::Duration;
 
-use weir_lab::host::Namespace;
+use weir_testbed::host::Namespace;
 
 pub(crate) const NEAR: &str = "10.77.0.1";
 pub(crate) const FAR: &str = "10.77.0.2";
@@ -34,7 +34,7 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new() -> Option<Self> {
-        if !is_root() {
+        if !weir_testkit::skip::is_root() {
             return None;
         }
         let wire = Self { near: Namespace::create("near").unwrap(), far: Namespace::create("far").unwrap() };
@@ -181,14 +181,4 @@ pub(crate) fn apart(bpffs: bool) {
     if bpffs {
         mount(c"bpf", c"/sys/fs/bpf", 0);
     }
-}
-
-/// Whether the calling thread may make namespaces; says so if not.
-pub(crate) fn is_root() -> bool {
-    // SAFETY: asks for a number.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        println!("skipped: network namespaces need root");
-    }
-    root
 }

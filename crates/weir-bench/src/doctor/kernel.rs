@@ -1,0 +1,401 @@
+//! What the world `kernel`, and `weir up` on a live interface, need: queue disciplines, hooks for eBPF on the packet's way
+//! and on what becomes of it in the queue, and a place to keep the programs.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+
+use super::{
+    Check, Failure, Status, as_root, bpf, fix, in_new_namespace, is_refusal, is_short_of_files, or_root, run,
+};
+
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+const BPFFS: &str = "/sys/fs/bpf";
+
+pub(super) fn checks() -> Vec<Check> {
+    let mut checks = vec![capabilities(), tc()];
+    checks.extend(DISCIPLINES.iter().map(discipline));
+    checks.extend([others(), ifb(), classifier(), hook()]);
+    checks.extend(type_information());
+    checks.extend([tracepoint("kfree_skb", c"kfree_skb", "losses"), dequeue(), bpffs()]);
+    checks
+}
+
+fn check(name: &'static str, found: Result<String, Failure>) -> Check {
+    super::check("kernel", name, found)
+}
+
+/// The capabilities that attaching and reading needs, by their bits (`include/uapi/linux/capability.h`).
+const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
+/// Implies CAP_PERFMON and CAP_BPF.
+const SYS_ADMIN: u32 = 21;
+
+fn capabilities() -> Check {
+    let status = match std::fs::read_to_string("/proc/self/status") {
+        Ok(status) => status,
+        Err(error) => {
+            let detail = format!("/proc/self/status: {error}");
+            return check("capabilities", Err((Status::Missing, detail, as_root())));
+        }
+    };
+    let missing = missing_capabilities(&status);
+    check(
+        "capabilities",
+        if missing.is_empty() {
+            Ok(CAPABILITIES.map(|(name, _)| name).join(" "))
+        } else {
+            Err((Status::Missing, format!("no {}", missing.join(", ")), as_root()))
+        },
+    )
+}
+
+/// What is not in the effective set of /proc/PID/status.
+fn missing_capabilities(status: &str) -> Vec<&'static str> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    let has = |bit: u32| set >> bit & 1 == 1;
+    CAPABILITIES
+        .into_iter()
+        .filter(|(name, bit)| !has(*bit) && (*name == "CAP_NET_ADMIN" || !has(SYS_ADMIN)))
+        .map(|(name, _)| name)
+        .collect()
+}
+
+fn tc() -> Check {
+    let install = fix("apt-get install -y iproute2");
+    check("tc", run("tc", &["-V"]).map_err(|error| (Status::Missing, error.to_string(), install)))
+}
+
+struct Discipline {
+    kind: &'static str,
+    arguments: &'static [&'static str],
+    /// Without it no bottleneck can be made.
+    needed: bool,
+    purpose: &'static str,
+    module: &'static str,
+    option: &'static str,
+}
+
+const DISCIPLINES: [Discipline; 5] = [
+    Discipline {
+        kind: "htb",
+        arguments: &[],
+        needed: true,
+        purpose: "shapes, and shares the rate between the queues",
+        module: "sch_htb",
+        option: "CONFIG_NET_SCH_HTB",
+    },
+    Discipline {
+        kind: "bfifo",
+        arguments: &["limit", "30000"],
+        needed: true,
+        purpose: "queue without AQM",
+        module: "sch_fifo",
+        option: "CONFIG_NET_SCHED",
+    },
+    Discipline {
+        kind: "codel",
+        arguments: &[],
+        needed: false,
+        purpose: "AQM",
+        module: "sch_codel",
+        option: "CONFIG_NET_SCH_CODEL",
+    },
+    Discipline {
+        kind: "fq_codel",
+        arguments: &[],
+        needed: false,
+        purpose: "AQM with a queue per flow",
+        module: "sch_fq_codel",
+        option: "CONFIG_NET_SCH_FQ_CODEL",
+    },
+    Discipline {
+        kind: "netem",
+        arguments: &["delay", "1ms"],
+        needed: false,
+        purpose: "delay in experiments",
+        module: "sch_netem",
+        option: "CONFIG_NET_SCH_NETEM",
+    },
+];
+
+fn discipline(discipline: &Discipline) -> Check {
+    let made = in_new_namespace(|| {
+        let add = ["qdisc", "add", "dev", "lo", "root", "handle", "57e1:", discipline.kind];
+        run("tc", &[&add[..], discipline.arguments].concat())?;
+        Ok(format!("can be made: {}", discipline.purpose))
+    });
+    check(
+        discipline.kind,
+        made.map_err(|error| {
+            let status = if discipline.needed { Status::Missing } else { Status::Limited };
+            let detail = format!("{}: {error}", discipline.purpose);
+            (status, detail, or_root(&error, &module_fix(&[discipline.module], &[discipline.option])))
+        }),
+    )
+}
+
+/// The other kinds that `weir up` takes, with the arguments that `tc` needs and the kernel's option.
+const OTHERS: [(&str, &[&str], &str); 5] = [
+    ("pie", &[], "CONFIG_NET_SCH_PIE"),
+    ("fq_pie", &[], "CONFIG_NET_SCH_FQ_PIE"),
+    ("red", &["limit", "60000", "avpkt", "1000"], "CONFIG_NET_SCH_RED"),
+    ("fq", &[], "CONFIG_NET_SCH_FQ"),
+    ("cake", &[], "CONFIG_NET_SCH_CAKE"),
+];
+
+fn others() -> Check {
+    let found = made(&OTHERS.map(|(kind, arguments, _)| (kind, arguments)));
+    let install = "apt-get install -y iproute2";
+    let found = found.map_err(|error| (Status::Limited, error.to_string(), or_root(&error, install)));
+    check("other queues", found.and_then(|made| told_apart(&made)))
+}
+
+/// Which of these kinds can be made, each where there is nothing else: the kernel takes a second kind under a handle for a
+/// change of the first, and refuses it.
+fn made(kinds: &[(&str, &[&str])]) -> io::Result<Vec<bool>> {
+    kinds.iter().map(|(kind, arguments)| in_new_namespace(|| tried(kind, arguments))).collect()
+}
+
+/// Whether a kind can be made in the calling thread's network namespace.
+///
+/// # Errors
+/// What says nothing of the kind: rights, descriptors or tc are missing.
+fn tried(kind: &str, arguments: &[&str]) -> io::Result<bool> {
+    let add = ["qdisc", "add", "dev", "lo", "root", "handle", "57e1:", kind];
+    let is_untold = |error: &io::Error| {
+        error.kind() == io::ErrorKind::NotFound || is_refusal(error) || is_short_of_files(&error.to_string())
+    };
+    match run("tc", &[&add[..], arguments].concat()) {
+        Err(error) if is_untold(&error) => Err(error),
+        made => Ok(made.is_ok()),
+    }
+}
+
+/// Which of [`OTHERS`] could be made, and what would bring the rest.
+fn told_apart(made: &[bool]) -> Result<String, Failure> {
+    let of = |wanted| OTHERS.iter().zip(made).filter(move |(_, made)| **made == wanted);
+    let names = |wanted| of(wanted).map(|((kind, ..), _)| *kind).collect::<Vec<_>>().join(", ");
+    let found = of(true).count();
+    if found == OTHERS.len() {
+        return Ok(names(true));
+    }
+    let modules: Vec<String> = of(false).map(|((kind, ..), _)| format!("sch_{kind}")).collect();
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+    let options: Vec<&str> = of(false).map(|((.., option), _)| *option).collect();
+    let detail = match found {
+        0 => format!("no {}", names(false)),
+        _ => format!("{}; no {}", names(true), names(false)),
+    };
+    Err((Status::Limited, detail, Some(module_fix(&modules, &options))))
+}
+
+fn ifb() -> Check {
+    let made = in_new_namespace(|| {
+        run("ip", &["link", "add", "weir0", "type", "ifb"])?;
+        Ok("can be made: shape what arrives".to_owned())
+    });
+    check(
+        "ifb devices",
+        made.map_err(|error| {
+            let detail = format!("{error}; only what leaves can be shaped");
+            (Status::Limited, detail, or_root(&error, &module_fix(&["ifb"], &["CONFIG_IFB"])))
+        }),
+    )
+}
+
+fn classifier() -> Check {
+    check(
+        "eBPF classifier",
+        bpf::Program::load(bpf::Type::Classifier).map(|_| "loads".to_owned()).map_err(|error| {
+            (Status::Missing, error.to_string(), or_root(&error, "use a kernel with CONFIG_BPF_SYSCALL=y"))
+        }),
+    )
+}
+
+/// TCX (Linux 6.6), or clsact with cls_bpf: either carries the classifier.
+fn hook() -> Check {
+    const LOOPBACK: u32 = 1;
+    let tcx = in_new_namespace(|| bpf::Program::load(bpf::Type::Classifier)?.try_tcx(LOOPBACK));
+    let clsact = in_new_namespace(|| {
+        run("tc", &["qdisc", "add", "dev", "lo", "clsact"])?;
+        // The one instruction of a classic program that matches nothing.
+        run("tc", &["filter", "add", "dev", "lo", "egress", "bpf", "bytecode", "1,6 0 0 0,"])
+    });
+    check(
+        "TCX or clsact",
+        match (tcx, clsact) {
+            (Ok(()), Ok(_)) => Ok("TCX links; clsact with cls_bpf works too".to_owned()),
+            (Ok(()), Err(_)) => Ok("TCX links".to_owned()),
+            (Err(error), Ok(_)) => Ok(format!("clsact with cls_bpf; no TCX links ({error})")),
+            (Err(tcx), Err(clsact)) => Err((
+                Status::Missing,
+                format!("no TCX links ({tcx}), no clsact with cls_bpf ({clsact})"),
+                or_root(
+                    &clsact,
+                    &module_fix(
+                        &["cls_bpf", "sch_ingress"],
+                        &["CONFIG_NET_CLS_BPF", "CONFIG_NET_SCH_INGRESS"],
+                    ),
+                ),
+            )),
+        },
+    )
+}
+
+/// The kernel's types, by which the programs find their fields, and the reasons that it gives for drops.
+fn type_information() -> Vec<Check> {
+    let use_btf = "use a kernel with CONFIG_DEBUG_INFO_BTF=y";
+    let types = std::fs::read(BTF);
+    let found = match &types {
+        Ok(types) => Ok(format!("{BTF}, {:.1} MB", types.len() as f64 / 1e6)),
+        Err(error) => Err((Status::Missing, format!("{BTF}: {error}"), or_root(error, use_btf))),
+    };
+    let reasons = ["SKB_DROP_REASON_QDISC_DROP", "SKB_DROP_REASON_NOT_SPECIFIED"]
+        .into_iter()
+        .find(|name| types.as_ref().is_ok_and(|types| names(types, name)));
+    let reasons = match reasons {
+        Some("SKB_DROP_REASON_QDISC_DROP") => Ok("those of queues are told apart".to_owned()),
+        Some(_) => Err((
+            Status::Limited,
+            "those of queues are not told apart; a loss elsewhere may count".to_owned(),
+            fix("use Linux 6.0 or newer"),
+        )),
+        None => Err((Status::Missing, "not given by this kernel".to_owned(), fix("use Linux 6.0 or newer"))),
+    };
+    vec![check("BTF", found), check("drop reasons", reasons)]
+}
+
+/// Whether BTF has a name: its strings end with zero bytes.
+fn names(types: &[u8], name: &str) -> bool {
+    let text: Vec<u8> = [b"\0", name.as_bytes(), b"\0"].concat();
+    types.windows(text.len()).any(|window| window == text)
+}
+
+fn tracepoint(name: &'static str, point: &CStr, sees: &str) -> Check {
+    let attached = bpf::Program::load(bpf::Type::RawTracepoint)
+        .and_then(|program| program.try_tracepoint(point))
+        .map(|()| format!("a program attaches, to see {sees}"));
+    let config = "use a kernel with CONFIG_BPF_EVENTS=y and CONFIG_TRACEPOINTS=y";
+    check(name, attached.map_err(|error| (Status::Missing, error.to_string(), or_root(&error, config))))
+}
+
+fn dequeue() -> Check {
+    let found = tracepoint("qdisc_dequeue", c"qdisc_dequeue", "marks");
+    match found.status {
+        // Queues that cannot mark do without.
+        Status::Missing => Check { status: Status::Limited, ..found },
+        _ => found,
+    }
+}
+
+fn bpffs() -> Check {
+    let path = CString::new(BPFFS).unwrap_or_default();
+    let mut stat = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the path ends with a zero byte and the kernel writes no more than one statfs.
+    let answered = unsafe { libc::statfs(path.as_ptr(), stat.as_mut_ptr()) };
+    let found = if answered == 0 {
+        // SAFETY: statfs has filled it.
+        let kind = unsafe { stat.assume_init() }.f_type;
+        if kind == libc::BPF_FS_MAGIC { Ok(()) } else { Err(io::Error::other("not mounted")) }
+    } else {
+        Err(io::Error::last_os_error())
+    };
+    check(
+        "bpffs",
+        found.map(|()| format!("mounted on {BPFFS}")).map_err(|error| {
+            let detail = format!("{BPFFS}: {error}");
+            // `weir up` mounts it, too.
+            (Status::Limited, detail, or_root(&error, &format!("mount -t bpf bpf {BPFFS}")))
+        }),
+    )
+}
+
+/// What brings missing modules: loading them, their package, or another kernel. The kernel loads what it finds by itself,
+/// so those that are there were barred or belong to another root.
+fn module_fix(modules: &[&str], options: &[&str]) -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let listed = std::fs::read_to_string(format!("/lib/modules/{}/modules.dep", release.trim()));
+    let distribution = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    module_command(modules, options, release.trim(), &listed.unwrap_or_default(), &distribution)
+}
+
+fn module_command(
+    modules: &[&str],
+    options: &[&str],
+    release: &str,
+    listed: &str,
+    distribution: &str,
+) -> String {
+    let is = |name: &str| {
+        distribution
+            .lines()
+            .filter_map(|line| line.strip_prefix("ID=").or_else(|| line.strip_prefix("ID_LIKE=")))
+            .any(|ids| ids.trim_matches('"').split_whitespace().any(|id| id == name))
+    };
+    if modules.iter().all(|module| listed.contains(&format!("/{module}.ko"))) {
+        format!("modprobe -a {}", modules.join(" "))
+    } else if !listed.is_empty() && is("ubuntu") {
+        format!("apt-get install -y linux-modules-extra-{release}")
+    } else if !listed.is_empty() && (is("fedora") || is("rhel")) {
+        format!("dnf install -y kernel-modules-extra-{release}")
+    } else {
+        format!("use a kernel with {}, or weir run --on vm", options.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{made, missing_capabilities, module_command, names, told_apart};
+
+    #[test]
+    fn capabilities_are_read_from_the_effective_set() {
+        let status = |set: &str| format!("Name:\tweir\nCapPrm:\t000001ffffffffff\nCapEff:\t{set}\n");
+        assert!(missing_capabilities(&status("000001ffffffffff")).is_empty());
+        assert_eq!(missing_capabilities(&status("0000000000000000")).len(), 3);
+        assert_eq!(missing_capabilities(&status("0000008000001000")), ["CAP_PERFMON"]);
+        // CAP_SYS_ADMIN stands for the two of eBPF, not for that of networks.
+        assert_eq!(missing_capabilities(&status("0000000000200000")), ["CAP_NET_ADMIN"]);
+        assert_eq!(missing_capabilities("").len(), 3);
+    }
+
+    #[test]
+    fn a_missing_module_is_loaded_installed_or_replaced() {
+        let command = |listed, distribution| {
+            module_command(&["sch_codel"], &["CONFIG_NET_SCH_CODEL"], "6.8.0-1", listed, distribution)
+        };
+        let there = "kernel/net/sched/sch_codel.ko.zst:\nkernel/net/sched/sch_htb.ko.zst:\n";
+        let absent = "kernel/net/sched/sch_fq_codel.ko.zst:\n";
+        assert_eq!(command(there, "ID=ubuntu\n"), "modprobe -a sch_codel");
+        assert_eq!(command(absent, "ID=ubuntu\n"), "apt-get install -y linux-modules-extra-6.8.0-1");
+        assert!(command(absent, "ID=rocky\nID_LIKE=\"rhel centos fedora\"\n").starts_with("dnf install"));
+        assert!(command("", "ID=ubuntu\n").contains("CONFIG_NET_SCH_CODEL"));
+    }
+
+    /// Kinds that every kernel of Weir's has, so that none may be missing for the one that was tried before it.
+    #[test]
+    fn each_kind_is_tried_by_itself() {
+        if !weir_testkit::skip::is_root() {
+            return;
+        }
+        let kinds: [(&str, &[&str]); 4] =
+            [("bfifo", &["limit", "30000"]), ("htb", &[]), ("no_such_kind", &[]), ("pfifo", &[])];
+        assert_eq!(made(&kinds).unwrap(), [true, true, false, true]);
+    }
+
+    #[test]
+    fn other_queues_are_told_apart() {
+        assert_eq!(told_apart(&[true; 5]).unwrap(), "pie, fq_pie, red, fq, cake");
+        let (_, detail, fix) = told_apart(&[true, false, true, true, false]).unwrap_err();
+        assert_eq!(detail, "pie, red, fq; no fq_pie, cake");
+        assert!(fix.is_some_and(|fix| !fix.is_empty()));
+        assert_eq!(told_apart(&[false; 5]).unwrap_err().1, "no pie, fq_pie, red, fq, cake");
+    }
+
+    #[test]
+    fn names_in_btf_are_whole() {
+        let types = b"\0int\0SKB_DROP_REASON_QDISC_DROP\0char\0";
+        assert!(names(types, "SKB_DROP_REASON_QDISC_DROP"));
+        assert!(!names(types, "SKB_DROP_REASON_QDISC"));
+    }
+}

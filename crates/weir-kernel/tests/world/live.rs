@@ -1,0 +1,95 @@
+//! `up` and `down` on an interface of a test's namespace, and small eBPF programs of somebody else.
+#![allow(dead_code)] // Each test file uses some of it.
+
+use std::io;
+use std::net::UdpSocket;
+use std::ops::ControlFlow;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::Command;
+
+use libbpf_rs::libbpf_sys;
+use weir_kernel::{self as kernel, Setup, Step, UpError};
+
+/// Datagrams of one question.
+pub(crate) const DATAGRAMS: usize = 20;
+
+pub(crate) fn setup(words: &str) -> Setup {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    Setup::from_keys(kernel::parse_words(&words).unwrap()).unwrap()
+}
+
+pub(crate) fn go_on(_: &Step) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+pub(crate) fn up(words: &str) -> Result<kernel::Up, UpError> {
+    kernel::up(&setup(words), &mut go_on)
+}
+
+pub(crate) fn down(device: &str) -> kernel::Down {
+    kernel::down(device, &mut go_on).unwrap()
+}
+
+/// What a command says in this namespace.
+pub(crate) fn said(line: &str) -> String {
+    let output = Command::new("sh").args(["-c", line]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+}
+
+/// Runs a command in this namespace, which must have nothing to say.
+pub(crate) fn quietly(line: &str) {
+    assert_eq!(said(line), "", "{line}");
+}
+
+pub(crate) fn index(device: &str) -> u32 {
+    let name = std::ffi::CString::new(device).unwrap();
+    // SAFETY: the name is terminated.
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
+}
+
+/// Packets that the tree of a device has sent.
+pub(crate) fn sent_by(device: &str) -> u64 {
+    let said = said(&format!("tc -s qdisc show dev {device} root"));
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let at =
+        words.iter().position(|word| word.starts_with("pkt")).unwrap_or_else(|| panic!("{device}: {said}"));
+    words[at - 1].parse().unwrap()
+}
+
+/// How many datagrams of `send` arrive at `to`, an address of this namespace.
+pub(crate) fn arrive(to: &str, send: impl FnOnce(std::net::SocketAddr)) -> usize {
+    let socket = UdpSocket::bind((to, 0)).unwrap();
+    send(socket.local_addr().unwrap());
+    socket.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+    let mut bytes = [0; 2048];
+    std::iter::from_fn(|| socket.recv(&mut bytes).ok()).count()
+}
+
+pub(crate) fn send_datagrams(to: std::net::SocketAddr) {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    for _ in 0..DATAGRAMS {
+        socket.send_to(&[0; 100], to).unwrap();
+    }
+}
+
+/// A program that answers the same to each packet.
+pub(crate) fn program(kind: libbpf_sys::bpf_prog_type, answer: i32) -> OwnedFd {
+    // r0 = answer; exit
+    let mut code = [libbpf_sys::bpf_insn::default(); 2];
+    (code[0].code, code[0].imm) = (0xb7, answer);
+    code[1].code = 0x95;
+    // SAFETY: all strings are terminated, the code is as long as it says, and no options are given.
+    let made = unsafe {
+        libbpf_sys::bpf_prog_load(
+            kind,
+            c"theirs".as_ptr(),
+            c"GPL".as_ptr(),
+            code.as_ptr(),
+            code.len() as _,
+            std::ptr::null_mut(),
+        )
+    };
+    assert!(made >= 0, "{}", io::Error::from_raw_os_error(-made));
+    // SAFETY: it was made just now.
+    unsafe { OwnedFd::from_raw_fd(made) }
+}

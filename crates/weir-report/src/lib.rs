@@ -1,0 +1,9 @@
+//! What a run came to: its [`result`] with all tables, the files it is kept in ([`output`], [`read`](mod@read), [`pcapng`]),
+//! the [`summary`] for a terminal and the [`page`] for a browser.
+
+pub mod output;
+pub mod page;
+pub mod pcapng;
+pub mod read;
+pub mod result;
+pub mod summary;

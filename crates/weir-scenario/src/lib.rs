@@ -1,0 +1,377 @@
+//! A scenario: a bottleneck, flows and what to measure, as TOML with units.
+//!
+//! The same file runs in every world. Unknown keys are errors that name the nearest known one; everything that can be
+//! wrong is found before anything runs.
+
+mod bottleneck;
+mod bounds;
+mod ends;
+mod flow;
+mod hosts;
+mod impairment;
+mod path;
+mod refusal;
+pub mod toml_file;
+pub mod toml_place;
+mod workload;
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use weir_core::Duration;
+use weir_law::{MainSignal, Params};
+use weir_qdisc::QdiscConfig;
+
+use weir_testbed::host::MAX_ADDRESSES;
+
+pub use hosts::Hosts;
+pub use refusal::Refusal;
+use toml_file::FileError;
+pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
+
+pub use bottleneck::{Bottleneck, RateStep};
+pub use flow::{Direction, Flow, Pattern, Remark};
+pub use impairment::{Jitter, Reorder, Share, TraceFile};
+pub use path::{Link, Reverse};
+
+/// Bytes on the wire of a full packet of a scenario's hosts, whose MTU is Ethernet's.
+pub const FULL_PACKET: u64 = weir_core::FULL_PACKET as u64;
+
+/// A complete scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// What reports call it.
+    #[serde(default)]
+    pub name: String,
+    /// With the run number, what all random draws come from. Stored with the results. A run on real packets makes no
+    /// draws of its own; figures draw their mixes of flows from it.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// The bottleneck.
+    pub bottleneck: Bottleneck,
+    /// The responsiveness law that watches it: `preset`, and any parameter that differs from the preset's. Unless
+    /// `main_signal` is given, it is both with a queue for flows that answer to marks, else ECN if every queue marks and
+    /// loss otherwise (CRQ section III-B.1).
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub law: toml::Table,
+    /// Links besides the bottleneck, for flows that name them in their path.
+    #[serde(rename = "link", default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+    /// The flows, in order.
+    #[serde(rename = "flow", default)]
+    pub flows: Vec<Flow>,
+    /// The workloads, in order. World `sim` only.
+    #[serde(rename = "workload", default, skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<Workload>,
+    /// What to measure.
+    #[serde(default)]
+    pub measure: Measure,
+}
+
+/// What to measure and for how long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Measure {
+    /// The width of a bin in time series.
+    pub interval: Duration,
+    /// The run ends here at the latest, whatever is unfinished.
+    pub timeout: Duration,
+    /// Whether to write every packet's headers, as it left the bottleneck, to a pcapng file.
+    pub pcap: bool,
+    /// Whether to write a line of text for each thing that happens to a packet. World `sim` only.
+    #[serde(skip_serializing_if = "is_off")]
+    pub trace: bool,
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_millis(50),
+            timeout: Duration::from_secs(300),
+            pcap: false,
+            trace: false,
+        }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_off(flag: &bool) -> bool {
+    !flag
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// A scenario that cannot run; the message names the place and the remedy.
+#[derive(Debug, Error)]
+pub enum ScenarioError {
+    /// The file cannot be read, or is not the TOML of a scenario.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A value makes no sense.
+    #[error("{path}: line {line}: {key}: {message}")]
+    Value {
+        /// The file.
+        path: String,
+        /// The line of the value, or of what lacks it, counted from 1.
+        line: usize,
+        /// The key that holds the value.
+        key: String,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+}
+
+impl Scenario {
+    /// Reads and checks a scenario file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not a scenario, or asks for something that cannot be.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let name = path.display().to_string();
+        Ok(Self::parse(&toml_file::read(path)?, &name)?.or_called(path))
+    }
+
+    /// Reads a scenario file, changes it as the command line says, and has `check` look at it, such as whether a world has
+    /// what it asks for.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and what `check` refuses, with its line.
+    pub fn load_with(
+        path: &Path,
+        change: impl FnOnce(&mut Self),
+        check: impl FnOnce(&Self) -> Result<(), Refusal>,
+    ) -> Result<Self, ScenarioError> {
+        let (name, text) = (path.display().to_string(), toml_file::read(path)?);
+        let mut scenario = Self::parse(&text, &name)?.or_called(path);
+        change(&mut scenario);
+        check(&scenario).map_err(|wrong| scenario.wrong(&text, &name, wrong))?;
+        Ok(scenario)
+    }
+
+    /// Reads what its traces say, from `folder`, and fills in rates that follow from others.
+    pub fn complete(&mut self, folder: &Path) -> Result<(), Refusal> {
+        self.read_traces(folder)?;
+        let end = self.end();
+        self.bottleneck.take_mean_rate(end);
+        Ok(())
+    }
+
+    /// Itself, called as its file unless it has a name.
+    fn or_called(mut self, path: &Path) -> Self {
+        if self.name.is_empty() {
+            self.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        }
+        self
+    }
+
+    /// The error about a key, with the line of `text` where it is.
+    fn wrong(&self, text: &str, path: &str, Refusal { key, message }: Refusal) -> ScenarioError {
+        let line = toml_place::line_of(text, &key);
+        ScenarioError::Value { path: path.to_owned(), line, key: self.said(&key), message }
+    }
+
+    /// Reads and checks a scenario; `path` is what errors call it, and traces are looked for from there.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`].
+    pub fn parse(text: &str, path: &str) -> Result<Self, ScenarioError> {
+        let mut scenario: Self = toml_file::parse(text, path)?;
+        let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+        scenario
+            .complete(folder)
+            .and_then(|()| scenario.check())
+            .map_err(|wrong| scenario.wrong(text, path, wrong))?;
+        Ok(scenario)
+    }
+
+    /// How errors of a file name a key of [`check`](Self::check): `flow.0.rate` as `flow 1 ('UDP'): rate`.
+    pub fn said(&self, key: &str) -> String {
+        match self.named(key) {
+            Some((kind, index, label, inside)) => format!("{kind} {} ('{label}'){inside}", index + 1),
+            None => key.to_owned(),
+        }
+    }
+
+    /// How errors of a run name it: `flow 'UDP': rate`.
+    pub fn said_of_run(&self, key: &str) -> String {
+        match self.named(key) {
+            Some((kind, _, label, inside)) => format!("{kind} '{label}'{inside}"),
+            None => key.to_owned(),
+        }
+    }
+
+    /// What a key of a flow, link or workload is of, and what follows.
+    fn named<'k>(&self, key: &'k str) -> Option<(&'k str, usize, String, String)> {
+        let mut steps = key.splitn(3, '.');
+        let (kind, index) = (steps.next()?, steps.next()?.parse::<usize>().ok()?);
+        let label = match kind {
+            "flow" => self.flows.get(index)?.label(),
+            "link" => self.links.get(index)?.name.clone(),
+            _ => self.workloads.get(index)?.label().to_owned(),
+        };
+        Some((kind, index, label, steps.next().map_or_else(String::new, |key| format!(": {key}"))))
+    }
+
+    /// The signal whose verdict chooses the queue.
+    pub fn main_signal(&self) -> MainSignal {
+        self.law_params().map(|params| params.main_signal).unwrap_or_default()
+    }
+
+    /// The parameters of the law.
+    ///
+    /// # Errors
+    /// If `law` names a parameter that does not exist or gives it a value that it cannot have.
+    pub fn law_params(&self) -> Result<Params, String> {
+        let given = |key| self.law.contains_key(key);
+        let table = self.law.clone();
+        let mut params: Params =
+            table.try_into().map_err(|error: toml::de::Error| with_nearest_key(error.message()))?;
+        let qdisc = &self.bottleneck.qdisc;
+        if !given("main_signal") {
+            params.main_signal = match qdisc {
+                QdiscConfig::Crq(keys) if keys.ecn_responsive.is_some() => MainSignal::Both,
+                _ if qdisc.marks() => MainSignal::Ecn,
+                _ => params.main_signal,
+            };
+        }
+        if !given("reset_on_switch") && !matches!(qdisc, QdiscConfig::Crq(_)) {
+            // With one queue there is no other to switch to, so nothing is forgotten.
+            params.reset_on_switch = false;
+        }
+        Ok(params)
+    }
+
+    /// The flows one by one: `count` alike become `name 1`, `name 2`... A controller that needs ECN has it.
+    pub fn expanded_flows(&self) -> Vec<Flow> {
+        let mut flows = Vec::new();
+        for flow in &self.flows {
+            let base = if flow.name.is_empty() { flow.default_name() } else { flow.name.clone() };
+            for index in 1..=flow.count {
+                let name = if flow.count == 1 { base.clone() } else { format!("{base} {index}") };
+                let ecn = flow.ecn || flow.needs_ecn();
+                flows.push(Flow { name, count: 1, ecn, ..flow.clone() });
+            }
+        }
+        // Two blocks of the same kind must not share a name in tables.
+        let names: Vec<String> = flows.iter().map(|flow| flow.name.clone()).collect();
+        for index in 0..flows.len() {
+            let earlier = names[..index].iter().filter(|name| **name == names[index]).count();
+            if earlier > 0 {
+                flows[index].name = format!("{} #{}", flows[index].name, earlier + 1);
+            }
+        }
+        flows
+    }
+
+    /// Whether it can run in some world; otherwise the key, as [`said`](Self::said) takes it, and what is wrong.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let fail = |key: &str, message: String| Err(Refusal::new(key, message));
+        let bottleneck = &self.bottleneck;
+        self.check_bounds()?;
+        bottleneck.check().map_err(|refusal| refusal.inside("bottleneck"))?;
+        if let Err(error) = bottleneck.qdisc.build(&self.build_context(0)) {
+            return fail("bottleneck.qdisc", error.to_string());
+        }
+        if let Err(message) = self.law_params() {
+            return fail("law", message);
+        }
+        if self.measure.interval < Duration::from_millis(1) {
+            return fail("measure.interval", "must be at least 1ms".to_owned());
+        }
+        if self.measure.timeout == Duration::ZERO {
+            return fail(
+                "measure.timeout",
+                "must be above 0; give the longest that the run may take".to_owned(),
+            );
+        }
+        if self.flows.is_empty() && self.workloads.is_empty() {
+            return fail("flow", "a scenario needs at least one [[flow]] or [[workload]]".to_owned());
+        }
+        let flows: u64 = self.flows.iter().map(|flow| u64::from(flow.count)).sum();
+        if flows > 2_000 {
+            return fail("flow.count", format!("{flows} flows; at most 2000 can run on one host"));
+        }
+        for (key, count) in ["flow.server", "flow.client"].into_iter().zip(Hosts::of(&self.flows).counts()) {
+            if count > MAX_ADDRESSES {
+                return fail(key, format!("{count} hosts; at most {MAX_ADDRESSES} can be told apart"));
+            }
+        }
+        if let Some(flow) = self.flows.iter().find(|flow| flow.start >= self.measure.timeout) {
+            let message = format!("flow '{}' starts at {}, when the run has ended", flow.label(), flow.start);
+            return fail("measure.timeout", message);
+        }
+        for (index, flow) in self.flows.iter().enumerate() {
+            flow.check().map_err(|refusal| refusal.inside(&format!("flow.{index}")))?;
+        }
+        self.check_workloads()?;
+        self.check_paths()?;
+        if !self.has_end() {
+            let message = if self.workloads.is_empty() {
+                "no flow has 'bytes' or 'duration', so the run would only end at its timeout"
+            } else {
+                "no flow has 'bytes' or 'duration' and no workload 'duration' or 'requests', so the run would only end at \
+                 its timeout"
+            };
+            return fail("flow", message.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether anything in it comes to an end by itself.
+    pub fn has_end(&self) -> bool {
+        self.flows.iter().any(|flow| flow.bytes.is_some() || flow.duration.is_some())
+            || self.workloads.iter().any(Workload::has_end)
+    }
+
+    /// When it is over at the latest, if all goes as its times say: what has no duration may need all of the timeout.
+    fn end(&self) -> Duration {
+        let timeout = self.measure.timeout;
+        let flows = self.flows.iter().filter_map(|flow| match (flow.bytes, flow.duration) {
+            (Some(_), _) => Some(timeout),
+            (None, duration) => duration.map(|duration| flow.start + duration),
+        });
+        let workloads = self.workloads.iter().filter(|workload| workload.has_end());
+        let workloads =
+            workloads.map(|workload| workload.duration.map_or(timeout, |duration| workload.start + duration));
+        flows.chain(workloads).max().map_or(timeout, |end| end.min(timeout))
+    }
+
+    /// What a queue discipline must know to be built for the run of that number.
+    pub fn build_context(&self, run: u64) -> weir_qdisc::config::BuildContext {
+        weir_qdisc::config::BuildContext {
+            rate: self.bottleneck.rate,
+            rtt: self.bottleneck.rtt,
+            mtu: weir_core::FULL_PACKET,
+            seed: weir_core::Seed { seed: self.seed, run },
+        }
+    }
+}
+
+/// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
+pub fn with_nearest_key(message: &str) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let is_unknown = message.contains("unknown field") || message.contains("unknown variant");
+    let Some((unknown, known)) = quoted.split_first().filter(|(_, known)| is_unknown && !known.is_empty())
+    else {
+        return message.trim_end().to_owned();
+    };
+    let nearest = nearest(unknown, known.iter().copied());
+    format!("{}\ndid you mean `{nearest}`?", message.trim_end())
+}
+
+/// The known word that is most like `word`; empty if none is known.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> &'a str {
+    let like = |known: &str| strsim::jaro_winkler(word, known);
+    known.into_iter().max_by(|a, b| like(a).total_cmp(&like(b))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! Files that say in TOML what to do: scenarios, suites, sweeps.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use weir_core::Bytes;
+
+use crate::with_nearest_key;
+
+/// A file that cannot be read or understood.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not TOML, or has other keys than it may have. The message shows line and column.
+    #[error("{path}: {message}")]
+    Syntax {
+        /// The file.
+        path: String,
+        /// What the parser says, with the nearest known key.
+        message: String,
+    },
+}
+
+/// The longest file: room for a sweep with a million values.
+const LONGEST: u64 = 16 << 20;
+
+/// The text of a file.
+///
+/// # Errors
+/// If it cannot be read, is too long, or is not text.
+pub fn read(path: &Path) -> Result<String, FileError> {
+    let failed = |source| FileError::Read { path: path.display().to_string(), source };
+    File::open(path).and_then(|file| read_text(file, LONGEST)).map_err(failed)
+}
+
+/// The text of a file of at most `most` bytes. It may be a pipe.
+pub fn read_text(file: File, most: u64) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    if file.take(most + 1).read_to_end(&mut bytes)? as u64 > most {
+        let what = format!("it is longer than the {} that are read; name another file", Bytes(most));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    let no_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not text; name another file");
+    String::from_utf8(bytes).map_err(no_text)
+}
+
+/// What `text` says; errors call it `path`.
+pub fn parse<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, FileError> {
+    toml::from_str(text).map_err(|error| FileError::Syntax {
+        path: path.to_owned(),
+        message: with_nearest_key(&error.to_string()),
+    })
+}

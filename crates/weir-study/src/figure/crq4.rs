@@ -1,0 +1,184 @@
+//! CRQ figure 4: how often single flows stand as responsive, at a drop-tail queue and at CoDel with drop and with ECN.
+//!
+//! The paper prints points without numbers, so its column holds what its text says of each group of points.
+
+use serde::Deserialize;
+use weir_core::{Duration, Rate};
+
+use super::setting::{FlowKind, Variant, scaled, scenario, uses_ecn};
+use super::{About, Cell, Figure, FigureResult, Job, Plan, Statement, mean, page};
+use weir_report::result::RunResult;
+
+const SETTING: &str = include_str!("../../figures/crq/4/figure.toml");
+
+/// The figure's file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Crq4 {
+    id: String,
+    title: String,
+    paper: String,
+    rate: Rate,
+    bytes: u64,
+    rtts: Vec<Duration>,
+    runs: u32,
+    flow: Vec<FlowKind>,
+    queue: Vec<Queue>,
+    variant: Vec<Variant>,
+    says: Vec<Says>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Queue {
+    name: String,
+}
+
+/// What the paper's text says of a cell.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Says {
+    queue: String,
+    flow: String,
+    rtt: Option<Duration>,
+    verdict: String,
+}
+
+/// A cell and the runs that fill it.
+struct Place<'a> {
+    queue: &'a str,
+    rtt: Duration,
+    kind: &'a FlowKind,
+}
+
+impl Crq4 {
+    /// The figure as its file has it.
+    ///
+    /// # Panics
+    /// If the file that is built in is wrong; the tests load it.
+    pub(super) fn load() -> Self {
+        toml::from_str(SETTING).expect("figures/crq/4/figure.toml is sound")
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place<'_>> {
+        self.queue.iter().flat_map(move |queue| {
+            self.rtts.iter().flat_map(move |rtt| {
+                self.flow.iter().map(move |kind| Place { queue: &queue.name, rtt: *rtt, kind })
+            })
+        })
+    }
+
+    fn runs(&self, plan: &Plan) -> u32 {
+        plan.runs.unwrap_or(if plan.quick { 1 } else { self.runs })
+    }
+
+    fn says(&self, place: &Place) -> Option<String> {
+        self.says
+            .iter()
+            .find(|says| {
+                says.queue == place.queue
+                    && says.flow == place.kind.name
+                    && says.rtt.is_none_or(|rtt| rtt == place.rtt)
+            })
+            .map(|says| says.verdict.clone())
+    }
+}
+
+fn job_name(place: &Place, run: u32) -> String {
+    format!("{}, {}, {}, run {run}", place.queue, place.rtt, place.kind.name)
+}
+
+impl Figure for Crq4 {
+    fn about(&self) -> About {
+        About::new(&self.id, &self.title, &self.paper, &self.variant)
+    }
+
+    fn jobs(&self, plan: &Plan) -> Vec<Job> {
+        let variant =
+            self.variant.iter().find(|variant| variant.name == plan.variant).unwrap_or(&self.variant[0]);
+        let (rate, bytes) = scaled(plan.quick, self.rate, self.bytes);
+        // Ten times as long as the bytes take alone: a flow that needs longer is starved.
+        let timeout = rate.time_for(bytes) * 10;
+        self.places()
+            .flat_map(|place| {
+                (0..self.runs(plan))
+                    .map(move |run| (run, job_name(&place, run), place.queue, place.rtt, place.kind))
+            })
+            .map(|(run, name, queue, rtt, kind)| {
+                let flows = vec![kind.flow(bytes, uses_ecn(queue))];
+                let link = (rate, rtt, variant.queue(queue));
+                Job {
+                    scenario: scenario(&name, (variant, plan.seed), link, flows, timeout),
+                    name,
+                    run: u64::from(run),
+                }
+            })
+            .filter(|job| plan.only.as_ref().is_none_or(|only| job.name.contains(only.as_str())))
+            .collect()
+    }
+
+    fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> FigureResult {
+        let mut rows = Vec::new();
+        for place in self.places() {
+            let mut cell = Cell {
+                row: place.kind.name.clone(),
+                column: place.queue.to_owned(),
+                rtt: place.rtt.to_string(),
+                paper: None,
+                paper_says: self.says(&place),
+                measured: None,
+                runs: Vec::new(),
+                notes: Vec::new(),
+            };
+            let mut planned = false;
+            for run in 0..self.runs(plan) {
+                let name = job_name(&place, run);
+                let Some(index) = jobs.iter().position(|job| job.name == name) else { continue };
+                planned = true;
+                match &results[index] {
+                    Ok(result) => {
+                        let flow = &result.flows[0];
+                        match flow.responsive_cycles {
+                            Some(share) => cell.runs.push(share * 100.0),
+                            None => cell.notes.push(format!("run {run}: no cycle was seen")),
+                        }
+                        if flow.assessments == 0 {
+                            cell.notes.push(format!("run {run}: never assessed"));
+                        }
+                        if flow.fct_s.is_none() {
+                            cell.notes.push(format!("run {run}: the flow did not complete"));
+                        }
+                    }
+                    Err(error) => cell.notes.push(format!("run {run}: {error}")),
+                }
+            }
+            cell.measured = mean(&cell.runs);
+            if planned {
+                rows.push(cell);
+            }
+        }
+        let statements = rows.iter().filter_map(statement).collect();
+        let mut result =
+            FigureResult::new(&self.id, plan, rows, statements, crate::batch::warnings(jobs, results));
+        result.table = super::table::table_of(&result, "score 0-100", 0);
+        result.html = page::scores(&self.title, &self.paper, &result);
+        result
+    }
+}
+
+/// The paper's word on a cell, put to the test: "responsive" is a mean score of at least 75, "unresponsive" at most 25.
+fn statement(cell: &Cell) -> Option<Statement> {
+    let says = cell.paper_says.as_ref()?;
+    let measured = cell.measured?;
+    let holds = match says.as_str() {
+        "responsive" => measured >= 75.0,
+        "unresponsive" => measured <= 25.0,
+        _ => return None,
+    };
+    Some(Statement {
+        text: format!("{} at {}, {}, stands as {says}", cell.row, cell.column, cell.rtt),
+        paper: says.clone(),
+        measured: format!("score {measured:.0}"),
+        holds,
+    })
+}

@@ -1,0 +1,306 @@
+//! CRQ figure 5: the FCT score of responsive flows beside unresponsive UDP, one queue against CRQ's two.
+//!
+//! Every configuration of queues runs once per flow kind and round-trip time; the four columns of the paper are pairs of
+//! these runs, so that one baseline serves all the columns that it stands in.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use weir_core::{Duration, Rate, Seed};
+use weir_qdisc::config::{CrqKeys, QdiscConfig, SplitKind};
+use weir_qdisc::{Sharing, Switching};
+
+use super::setting::{FlowKind, Variant, scaled, scenario, uses_ecn};
+use super::{About, Cell, Figure, FigureResult, Job, Plan, Statement, mean, page};
+use weir_report::result::{RunResult, fct_score};
+use weir_scenario::Flow;
+use weir_testbed::traffic::Stack;
+
+const SETTING: &str = include_str!("../../figures/crq/5/figure.toml");
+
+/// The figure's file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Crq5 {
+    id: String,
+    title: String,
+    paper: String,
+    rate: Rate,
+    bytes: u64,
+    rtts: Vec<Duration>,
+    runs: u32,
+    udp_share: f64,
+    udp_start: Duration,
+    mixes: Mixes,
+    flow: Vec<FlowKind>,
+    pair: Vec<Pair>,
+    variant: Vec<Variant>,
+    published: BTreeMap<String, Vec<f64>>,
+}
+
+/// The row of many flows.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mixes {
+    name: String,
+    flows: u32,
+    bytes: u64,
+    mixes: u32,
+}
+
+/// A column: one queue against two.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    name: String,
+    baseline: String,
+    responsive: String,
+    standard: String,
+}
+
+impl Pair {
+    fn system(&self) -> String {
+        format!("CRQ {}/{}", self.responsive, self.standard)
+    }
+}
+
+impl Crq5 {
+    /// The figure as its file has it.
+    ///
+    /// # Panics
+    /// If the file that is built in is wrong; the tests load it.
+    pub(super) fn load() -> Self {
+        toml::from_str(SETTING).expect("figures/crq/5/figure.toml is sound")
+    }
+
+    fn variant(&self, plan: &Plan) -> &Variant {
+        self.variant.iter().find(|variant| variant.name == plan.variant).unwrap_or(&self.variant[0])
+    }
+
+    fn runs(&self, plan: &Plan, row: &str) -> u32 {
+        let full = if row == self.mixes.name { self.mixes.mixes } else { self.runs };
+        plan.runs.unwrap_or(if plan.quick { 1 } else { full })
+    }
+
+    fn row_names(&self) -> impl Iterator<Item = &str> {
+        self.flow.iter().map(|kind| kind.name.as_str()).chain([self.mixes.name.as_str()])
+    }
+
+    /// The responsive flows of a row in one run. Random mixes are drawn from (seed, run) alone, so that the baseline and
+    /// CRQ face the same flows.
+    fn flows(&self, plan: &Plan, row: &str, run: u32, ecn: bool) -> Vec<Flow> {
+        if let Some(kind) = self.flow.iter().find(|kind| kind.name == row) {
+            return vec![kind.flow(scaled(plan.quick, self.rate, self.bytes).1, ecn)];
+        }
+        let bytes = scaled(plan.quick, self.rate, self.mixes.bytes).1;
+        let mut draw = Seed { seed: plan.seed, run: u64::from(run) }.stream("crq/5 mixes");
+        (1..=self.mixes.flows)
+            .filter_map(|number| {
+                let kind = draw.choose(&self.flow)?;
+                let flow = kind.flow(bytes, ecn);
+                Some(Flow { name: format!("{number}. {}", kind.name), ..flow })
+            })
+            .collect()
+    }
+
+    fn job(&self, plan: &Plan, queues: &Queues, rtt: Duration, row: &str, run: u32) -> Job {
+        let variant = self.variant(plan);
+        let rate = scaled(plan.quick, self.rate, 0).0;
+        let mut flows = self.flows(plan, row, run, queues.ecn);
+        let total: u64 = flows.iter().filter_map(|flow| flow.bytes).map(|bytes| bytes.0).sum();
+        let load = if queues.is_crq && !variant.equal_load { self.udp_share / 2.0 } else { self.udp_share };
+        // The paper splits the load in two with many flows: one UDP flow per server.
+        let count = if flows.len() == 1 { 1 } else { 2 };
+        flows.push(Flow {
+            name: "UDP".to_owned(),
+            stack: Stack::Udp,
+            controller: String::new(),
+            bytes: None,
+            start: self.udp_start,
+            ecn: false,
+            rate: Some(rate.scale(load / f64::from(count))),
+            count,
+            ..self.flow[0].flow(1, false)
+        });
+        // Twelve times as long as the bytes take alone: a flow that needs longer is starved.
+        let timeout = rate.time_for(total) * 12;
+        let name = job_name(&queues.name, rtt, row, run);
+        let link = (rate, rtt, queues.config.clone());
+        Job {
+            scenario: scenario(&name, (variant, plan.seed), link, flows, timeout),
+            name,
+            run: u64::from(run),
+        }
+    }
+
+    /// The distinct configurations of queues that the columns compare.
+    fn queues(&self, variant: &Variant) -> Vec<Queues> {
+        let mut queues: Vec<Queues> = Vec::new();
+        let mut add = |name: String, config: QdiscConfig, ecn, is_crq| {
+            if queues.iter().all(|known| known.name != name) {
+                queues.push(Queues { name, config, ecn, is_crq });
+            }
+        };
+        for pair in &self.pair {
+            let ecn = uses_ecn(&pair.baseline);
+            add(pair.baseline.clone(), variant.queue(&pair.baseline), ecn, false);
+            let (standard, responsive) = (variant.queue(&pair.standard), variant.queue(&pair.responsive));
+            // The paper's: half of the link each, nothing lent, flows change queues at once (CRQ section III-B.4).
+            let crq = CrqKeys {
+                standard,
+                responsive,
+                sharing: Sharing::Equal,
+                split: SplitKind::Hard,
+                switching: Switching::Immediate,
+                ..CrqKeys::default()
+            };
+            add(pair.system(), QdiscConfig::Crq(Box::new(crq)), ecn, true);
+        }
+        queues
+    }
+}
+
+struct Queues {
+    name: String,
+    config: QdiscConfig,
+    ecn: bool,
+    is_crq: bool,
+}
+
+fn job_name(queues: &str, rtt: Duration, row: &str, run: u32) -> String {
+    format!("{queues}, {rtt}, {row}, run {run}")
+}
+
+impl Figure for Crq5 {
+    fn about(&self) -> About {
+        About::new(&self.id, &self.title, &self.paper, &self.variant)
+    }
+
+    fn jobs(&self, plan: &Plan) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for queues in self.queues(self.variant(plan)) {
+            for rtt in &self.rtts {
+                for row in self.row_names() {
+                    jobs.extend((0..self.runs(plan, row)).map(|run| self.job(plan, &queues, *rtt, row, run)));
+                }
+            }
+        }
+        jobs.retain(|job| plan.only.as_ref().is_none_or(|only| job.name.contains(only.as_str())));
+        jobs
+    }
+
+    fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> FigureResult {
+        let find = |queues: &str, rtt, row: &str, run| {
+            let name = job_name(queues, rtt, row, run);
+            jobs.iter().position(|job| job.name == name).map(|index| &results[index])
+        };
+        let mut rows = Vec::new();
+        for row in self.row_names() {
+            for (pair_index, pair) in self.pair.iter().enumerate() {
+                for (rtt_index, rtt) in self.rtts.iter().enumerate() {
+                    let published = self.published.get(row);
+                    let mut cell = Cell {
+                        row: row.to_owned(),
+                        column: pair.name.clone(),
+                        rtt: rtt.to_string(),
+                        paper: published
+                            .and_then(|values| values.get(pair_index * self.rtts.len() + rtt_index).copied()),
+                        paper_says: None,
+                        measured: None,
+                        runs: Vec::new(),
+                        notes: Vec::new(),
+                    };
+                    let mut planned = false;
+                    for run in 0..self.runs(plan, row) {
+                        let (Some(baseline), Some(system)) =
+                            (find(&pair.baseline, *rtt, row, run), find(&pair.system(), *rtt, row, run))
+                        else {
+                            continue;
+                        };
+                        planned = true;
+                        match (baseline, system) {
+                            (Ok(baseline), Ok(system)) => {
+                                cell.runs.extend(score(baseline, system, run, &mut cell.notes))
+                            }
+                            (Err(error), _) | (_, Err(error)) => {
+                                cell.notes.push(format!("run {run}: {error}"))
+                            }
+                        }
+                    }
+                    cell.measured = mean(&cell.runs);
+                    if planned {
+                        rows.push(cell);
+                    }
+                }
+            }
+        }
+        let statements = statements(&rows);
+        let mut result =
+            FigureResult::new(&self.id, plan, rows, statements, crate::batch::warnings(jobs, results));
+        result.table = super::table::table_of(&result, "mean FCT score, -1 to 1", 2);
+        result.html = page::heat(&self.title, &self.paper, &result, 0.15);
+        result
+    }
+}
+
+/// The mean score over the responsive flows of a run. A flow that was cut off counts with the time it had: its score is
+/// a bound, and the cell says so.
+fn score(baseline: &RunResult, system: &RunResult, run: u32, notes: &mut Vec<String>) -> Option<f64> {
+    let mut scores = Vec::new();
+    let mut unfinished = 0;
+    for (before, after) in baseline.flows.iter().zip(&system.flows).filter(|(flow, _)| flow.stack != "udp") {
+        unfinished += u32::from(before.fct_s.is_none()) + u32::from(after.fct_s.is_none());
+        let time = |flow: &weir_report::result::FlowResult, of: &RunResult| {
+            flow.fct_s.unwrap_or(of.meta.wall_s - flow.start_s)
+        };
+        scores.push(fct_score(time(before, baseline), time(after, system)));
+    }
+    if unfinished > 0 {
+        notes
+            .push(format!("run {run}: {unfinished} flows were cut off at the timeout; the score is a bound"));
+    }
+    mean(&scores)
+}
+
+/// The paper's takeaways.
+fn statements(rows: &[Cell]) -> Vec<Statement> {
+    let value = |row: &str, column: &str, rtt: &str| {
+        rows.iter().find(|cell| cell.row == row && cell.column == column && cell.rtt == rtt)
+    };
+    let mut statements = Vec::new();
+    let mut state = |text: &str, paper: &str, cells: Vec<&Cell>, holds: fn(f64) -> bool| {
+        let measured: Vec<f64> = cells.iter().filter_map(|cell| cell.measured).collect();
+        if !measured.is_empty() && measured.len() == cells.len() {
+            let list: Vec<String> = measured.iter().map(|value| format!("{value:.2}")).collect();
+            statements.push(Statement {
+                text: text.to_owned(),
+                paper: paper.to_owned(),
+                measured: list.join(" "),
+                holds: measured.into_iter().all(holds),
+            });
+        }
+    };
+    let of_row = |row: &str| rows.iter().filter(|cell| cell.row == row).collect::<Vec<_>>();
+    state(
+        "TCP Cubic (u) completes sooner with CRQ in every setting",
+        "all > 0",
+        of_row("TCP Cubic (u)"),
+        |v| v > 0.0,
+    );
+    state("Many flows complete sooner with CRQ in every setting", "all > 0", of_row("Multiple flows"), |v| {
+        v > 0.0
+    });
+    state(
+        "Against drop-tail at 5 ms every kind of flow completes sooner with CRQ",
+        "0.16 to 0.76",
+        rows.iter().filter(|cell| cell.column == "DT, CoDel/DT" && cell.rtt == "5ms").collect(),
+        |v| v > 0.0,
+    );
+    state(
+        "TCP BBR loses where ECN decides, at 5 ms",
+        "-0.45 -0.44",
+        ["TCP BBR (u)", "TCP BBR (b)"].iter().filter_map(|row| value(row, "CoDel ECN", "5ms")).collect(),
+        |v| v < 0.0,
+    );
+    statements
+}

@@ -1,0 +1,80 @@
+//! Makes a figure: its jobs as a batch, then the table, the statements and the page.
+
+use thiserror::Error;
+
+use super::{Figure, FigureResult, Plan};
+use crate::batch::{self, BatchError, BatchOptions};
+use weir_report::output;
+
+/// A figure that could not be made.
+#[derive(Debug, Error)]
+pub enum FigureError {
+    /// The variant does not exist.
+    #[error("figure {figure} has no variant '{variant}'; it has {known}")]
+    Variant {
+        /// The figure.
+        figure: String,
+        /// What was asked for.
+        variant: String,
+        /// What there is.
+        known: String,
+    },
+    /// The figure is not made in that world.
+    #[error("figure {figure} cannot be made in world {world}; it can in {known}")]
+    World {
+        /// The figure.
+        figure: String,
+        /// What was asked for.
+        world: &'static str,
+        /// What there is.
+        known: String,
+    },
+    /// No cell is left.
+    #[error(
+        "no cell of the figure has '{0}' in its name; `--only` takes a part of a name such as \"CoDel drop, 5ms\""
+    )]
+    Nothing(String),
+    /// The runs could not be made, or data not be written.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+}
+
+/// Makes a figure. On interrupt, the cells that were filled until then are kept and the rest is missing; the same figure
+/// made in the same folder then takes the runs that have ended from there ([`FigureResult::continued`]).
+///
+/// If data cannot be written, `stop` of the options is set, so that nothing else is measured in vain.
+///
+/// # Errors
+/// If the plan names a variant or cells that there are not, or data cannot be written. A run that fails is no error: its
+/// cell says so.
+pub fn run(figure: &dyn Figure, plan: &Plan, options: &BatchOptions) -> Result<FigureResult, FigureError> {
+    let about = figure.about();
+    if about.variants.iter().all(|variant| variant.name != plan.variant) {
+        let known: Vec<_> = about.variants.iter().map(|variant| variant.name.as_str()).collect();
+        return Err(FigureError::Variant {
+            figure: about.id,
+            variant: plan.variant.clone(),
+            known: known.join(", "),
+        });
+    }
+    if !about.worlds.contains(&plan.world.name()) {
+        return Err(FigureError::World {
+            figure: about.id,
+            world: plan.world.name(),
+            known: about.worlds.join(", "),
+        });
+    }
+    let jobs = figure.jobs(plan);
+    if jobs.is_empty() {
+        return Err(FigureError::Nothing(plan.only.clone().unwrap_or_default()));
+    }
+    let batch = batch::run(&jobs, plan.world, options)?;
+    let mut result = figure.reduce(plan, &jobs, &batch.results);
+    result.continued = batch.continued;
+    let json = serde_json::to_string_pretty(&result).expect("a figure is plain data");
+    let texts =
+        [("figure.txt", result.table.as_str()), ("figure.html", &result.html), ("figure.json", &json)];
+    output::write_together(&options.out, &texts).map_err(BatchError::from)?;
+    batch.close()?;
+    Ok(result)
+}

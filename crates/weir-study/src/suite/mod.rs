@@ -1,0 +1,287 @@
+//! Sets of scenarios that others have agreed on, run in one command over several queue disciplines, and told in one page.
+//!
+//! A suite is a folder: `suite.toml` ([`About`]) and the scenario files that it names. Each scenario is a good one by itself
+//! (`weir run`); the suite puts each discipline that it compares into `bottleneck.qdisc`. To add a scenario: its file, and an
+//! entry in `suite.toml`.
+
+mod measure;
+mod page;
+mod run;
+mod table;
+
+use std::path::Path;
+
+use include_dir::{Dir, include_dir};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use weir_qdisc::QdiscConfig;
+
+use crate::batch::{BatchError, Job};
+use weir_scenario::toml_file::{self, FileError};
+use weir_scenario::{Scenario, ScenarioError};
+use weir_world::run::affordable;
+
+pub use measure::{FlowRow, QueueRow, Row, Second};
+pub use run::{SuiteResult, run};
+
+/// The suites that come with Weir.
+static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/suites");
+
+/// A set of scenarios.
+#[derive(Clone, Debug)]
+pub struct Suite {
+    /// `rfc7928`: the name of its folder.
+    pub id: String,
+    /// What it is.
+    pub about: About,
+    /// The scenarios, in order.
+    pub scenarios: Vec<Scenario>,
+}
+
+/// `suite.toml`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    /// What it is.
+    pub title: String,
+    /// Who has agreed on it.
+    pub source: String,
+    /// What a reader should know before the numbers.
+    pub about: String,
+    /// The disciplines that are compared, as in a scenario, unless others are named.
+    pub qdiscs: Vec<String>,
+    /// The scenarios.
+    #[serde(rename = "scenario")]
+    pub entries: Vec<Entry>,
+}
+
+/// A scenario of a suite.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The scenario's file in the suite's folder.
+    pub file: String,
+    /// Its number where it comes from, such as `8.2.3`.
+    pub section: String,
+    /// What it is.
+    pub title: String,
+    /// What to look for.
+    pub look: String,
+    /// Rates, drops and marks count from here on, in seconds of the run.
+    #[serde(default)]
+    pub from_s: f64,
+    /// Other disciplines than the suite's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub qdiscs: Vec<String>,
+    /// What others measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+}
+
+/// What somebody else measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// With which discipline, in words.
+    pub qdisc: String,
+    /// The numbers, in words.
+    pub says: String,
+    /// Who, and when.
+    pub source: String,
+}
+
+/// A suite that is not there or cannot run.
+#[derive(Debug, Error)]
+pub enum SuiteError {
+    /// There is no such suite.
+    #[error(
+        "there is no suite '{id}'; did you mean '{near}'? `weir suite list` shows all; a folder with a suite.toml can be named too"
+    )]
+    Unknown {
+        /// What was asked for.
+        id: String,
+        /// The nearest one.
+        near: String,
+    },
+    /// A file of the suite cannot be read, or its `suite.toml` is wrong.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A scenario is wrong.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A discipline is wrong, or wrong for a scenario.
+    #[error("--qdisc \"{qdisc}\": {message}")]
+    Qdisc {
+        /// The words.
+        qdisc: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// No scenario has a text that was asked for.
+    #[error(
+        "--only \"{0}\": no scenario of the suite has this in its section or title; `weir suite list` shows them"
+    )]
+    Nothing(String),
+    /// The runs could not be made, or data not be written.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+}
+
+/// The suites that come with Weir, by name.
+///
+/// # Errors
+/// If one of them is wrong, which a test rules out.
+pub fn all() -> Result<Vec<Suite>, SuiteError> {
+    let mut ids: Vec<&str> = shipped_ids().collect();
+    ids.sort_unstable();
+    ids.into_iter().map(find).collect()
+}
+
+/// The suite of that name, or in that folder.
+///
+/// # Errors
+/// If there is none, or it is wrong.
+pub fn find(id: &str) -> Result<Suite, SuiteError> {
+    if let Some(folder) = SHIPPED.get_dir(id) {
+        let read = |name: &str| {
+            let file = folder.get_file(Path::new(id).join(name));
+            let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+            let text = file.and_then(|file| file.contents_utf8()).ok_or_else(missing);
+            text.map(str::to_owned).map_err(|source| FileError::Read { path: format!("{id}/{name}"), source })
+        };
+        return load(id, id, &read);
+    }
+    let folder = Path::new(id);
+    if folder.join("suite.toml").is_file() {
+        let read = |name: &str| toml_file::read(&folder.join(name));
+        let name =
+            folder.file_name().map_or_else(|| id.to_owned(), |name| name.to_string_lossy().into_owned());
+        return load(&name, id, &read);
+    }
+    let near =
+        shipped_ids().max_by(|a, b| strsim::jaro_winkler(id, a).total_cmp(&strsim::jaro_winkler(id, b)));
+    Err(SuiteError::Unknown { id: id.to_owned(), near: near.unwrap_or_default().to_owned() })
+}
+
+fn shipped_ids() -> impl Iterator<Item = &'static str> {
+    SHIPPED.dirs().filter_map(|folder| folder.path().to_str())
+}
+
+fn load(
+    id: &str,
+    place: &str,
+    read: &dyn Fn(&str) -> Result<String, FileError>,
+) -> Result<Suite, SuiteError> {
+    let about: About = toml_file::parse(&read("suite.toml")?, &format!("{place}/suite.toml"))?;
+    let scenarios = about.entries.iter().map(|entry| {
+        let mut scenario = Scenario::parse(&read(&entry.file)?, &format!("{place}/{}", entry.file))?;
+        scenario.name = format!("{} {}", entry.section, entry.title);
+        Ok(scenario)
+    });
+    let scenarios = scenarios.collect::<Result<_, SuiteError>>()?;
+    Ok(Suite { id: id.to_owned(), about, scenarios })
+}
+
+impl Suite {
+    /// The jobs of a plan, with the entry and the discipline that each belongs to.
+    fn jobs(&self, plan: &Plan) -> Result<Vec<(usize, String, Job)>, SuiteError> {
+        // A slip in one of several must not go unnoticed behind the others.
+        let nobody = |only: &&String| !self.scenarios.iter().any(|scenario| scenario.name.contains(*only));
+        if let Some(only) = plan.only.iter().find(nobody) {
+            return Err(SuiteError::Nothing(only.clone()));
+        }
+        let mut jobs = Vec::new();
+        for (index, (entry, scenario)) in self.about.entries.iter().zip(&self.scenarios).enumerate() {
+            if !plan.only.is_empty() && !plan.only.iter().any(|only| scenario.name.contains(only)) {
+                continue;
+            }
+            for qdisc in self.qdiscs(entry, plan) {
+                let mut scenario = scenario.clone();
+                let wrong = |message| SuiteError::Qdisc { qdisc: qdisc.clone(), message };
+                scenario.bottleneck.qdisc =
+                    qdisc.parse::<QdiscConfig>().map_err(|error| wrong(error.to_string()))?;
+                scenario.seed = plan.seed.unwrap_or(scenario.seed);
+                scenario
+                    .check()
+                    .and_then(|()| affordable(&scenario, plan.world, plan.large))
+                    .map_err(|refusal| wrong(format!("{}: {refusal}", entry.file)))?;
+                let name = format!("{}, {qdisc}", entry.section);
+                jobs.push((index, qdisc.clone(), Job { name, scenario, run: plan.run }));
+            }
+        }
+        Ok(jobs)
+    }
+
+    fn qdiscs<'a>(&'a self, entry: &'a Entry, plan: &'a Plan) -> &'a [String] {
+        [&plan.qdiscs, &entry.qdiscs].into_iter().find(|list| !list.is_empty()).unwrap_or(&self.about.qdiscs)
+    }
+}
+
+/// How a suite is to be run.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Where.
+    pub world: weir_world::run::World,
+    /// These disciplines instead of the suite's.
+    pub qdiscs: Vec<String>,
+    /// Only scenarios with one of these in their section and title; all if there is none.
+    pub only: Vec<String>,
+    /// A seed instead of the scenarios'.
+    pub seed: Option<u64>,
+    /// The number of the run under the seed.
+    pub run: u64,
+    /// Runs may cost whatever they do.
+    pub large: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Plan, all, find};
+
+    #[test]
+    fn every_suite_that_comes_with_weir_is_sound() {
+        let suites = all().unwrap();
+        assert!(!suites.is_empty());
+        for suite in suites {
+            let jobs = suite.jobs(&Plan::default()).unwrap();
+            let mut names: Vec<_> = jobs.iter().map(|(_, _, job)| job.name.clone()).collect();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), jobs.len(), "names of {} are not unique", suite.id);
+        }
+    }
+
+    #[test]
+    fn what_is_misspelt_is_told_before_anything_runs() {
+        let message = find("rfc7982").unwrap_err().to_string();
+        assert!(message.contains("did you mean 'rfc7928'"), "{message}");
+        let suite = find("rfc7928").unwrap();
+        let plan = Plan { qdiscs: vec!["codle".to_owned()], ..Plan::default() };
+        let message = suite.jobs(&plan).unwrap_err().to_string();
+        assert!(message.contains("codle"), "{message}");
+        for only in [&["no such thing"][..], &["8.2.3", "no such thing"]] {
+            let only = only.iter().map(|text| (*text).to_owned()).collect();
+            let message = suite.jobs(&Plan { only, ..Plan::default() }).unwrap_err().to_string();
+            assert!(message.starts_with("--only \"no such thing\""), "{message}");
+        }
+    }
+
+    #[test]
+    fn several_texts_choose_what_has_any_of_them() {
+        let suite = find("rfc7928").unwrap();
+        let chosen = |only: &[&str]| {
+            let only = only.iter().map(|text| (*text).to_owned()).collect();
+            let jobs = suite.jobs(&Plan { only, ..Plan::default() }).unwrap();
+            let mut entries: Vec<usize> = jobs.iter().map(|(entry, _, _)| *entry).collect();
+            entries.dedup();
+            entries
+        };
+        let [first, last] = [0, suite.scenarios.len() - 1];
+        let name = |index: usize| suite.scenarios[index].name.as_str();
+        assert_eq!(
+            (chosen(&[name(first)]), chosen(&[name(last), name(first)])),
+            (vec![first], vec![first, last])
+        );
+        assert_eq!(chosen(&[]).len(), suite.scenarios.len());
+    }
+}

@@ -1,0 +1,68 @@
+//! Runs a suite: its jobs as a batch, then the rows, the table and the page.
+
+use serde::Serialize;
+
+use super::{Plan, Row, Suite, SuiteError, page, table};
+use crate::batch::{self, BatchError, BatchOptions};
+use weir_report::output;
+use weir_report::read;
+use weir_report::result::RunResult;
+
+/// A suite, run.
+#[derive(Clone, Debug, Serialize)]
+pub struct SuiteResult {
+    /// The suite's name.
+    pub suite: String,
+    /// The world it ran in.
+    pub world: String,
+    /// The version of Weir.
+    pub version: String,
+    /// Runs that an earlier command had made, which was stopped or had failed runs.
+    pub continued: usize,
+    /// One per scenario and discipline.
+    pub rows: Vec<Row>,
+    /// Runs that failed or are doubtful, in words.
+    pub warnings: Vec<String>,
+    /// A table for the terminal.
+    #[serde(skip)]
+    pub table: String,
+}
+
+/// Runs a suite and writes `suite.json`, `suite.csv`, `suite.html` and each run's files to the folder of the options. On
+/// interrupt, what has ended is kept, and the same command goes on from there.
+///
+/// # Errors
+/// If a discipline or the choice of scenarios makes no sense, or data cannot be written. A run that fails is no error: its
+/// row says so.
+pub fn run(suite: &Suite, plan: &Plan, options: &BatchOptions) -> Result<SuiteResult, SuiteError> {
+    let planned = suite.jobs(plan)?;
+    let jobs: Vec<_> = planned.iter().map(|(_, _, job)| job.clone()).collect();
+    let batch = batch::run(&jobs, plan.world, options)?;
+    let rows = planned.iter().zip(&batch.results).map(|((index, qdisc, job), result)| {
+        let entry = &suite.about.entries[*index];
+        // Samples over time are in the run's files only.
+        let whole =
+            |_: &RunResult| read::read(&batch::folder(&options.out, job)).map_err(|error| error.to_string());
+        match result.as_ref().map_err(Clone::clone).and_then(whole) {
+            Ok(result) => Row::measure(&entry.section, &entry.title, qdisc, &result, entry.from_s),
+            Err(why) => Row::failed(&entry.section, &entry.title, qdisc, why),
+        }
+    });
+    let rows: Vec<Row> = rows.collect();
+    let mut result = SuiteResult {
+        suite: suite.id.clone(),
+        world: plan.world.name().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        continued: batch.continued,
+        table: table::text(&rows),
+        rows,
+        warnings: batch::warnings(&jobs, &batch.results),
+    };
+    result.warnings.sort();
+    let json = serde_json::to_string_pretty(&result).expect("a result is plain data");
+    let (csv, html) = (table::csv(&result.rows), page::html(suite, &result, &planned));
+    let texts = [("suite.csv", csv.as_str()), ("suite.html", &html), ("suite.json", &json)];
+    output::write_together(&options.out, &texts).map_err(BatchError::from)?;
+    batch.close()?;
+    Ok(result)
+}

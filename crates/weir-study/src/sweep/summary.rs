@@ -1,0 +1,302 @@
+//! Means over the runs of each combination, and the table of them for a terminal.
+
+use serde::Serialize;
+
+use super::Sweep;
+use super::record::{Link, Measured};
+use weir_report::result::FlowResult;
+use weir_report::summary::{render, table as plain_table};
+
+/// Rows that a terminal gets; more are for a file.
+const ROWS: usize = 60;
+/// Flows that have a column each; of more only the sum is shown.
+pub(super) const FLOWS: usize = 4;
+
+/// What a number is over several runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// In how many runs it could be measured.
+    pub runs: usize,
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation over the runs, with one degree of freedom less than runs; 0 for one run.
+    pub deviation: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// One `[[flow]]` of a combination.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowSummary {
+    /// What it is called; of several alike, their common name.
+    pub flow: String,
+    /// Payload rate in bit/s; of several alike, their mean.
+    pub goodput_bps: Option<Spread>,
+    /// Median of the sender's smoothed round-trip time.
+    pub rtt_p50_ms: Option<Spread>,
+    /// Flow completion time; only of runs in which all such flows completed.
+    pub fct_s: Option<Spread>,
+}
+
+/// One combination of values.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The value of each key, in the order of the table.
+    pub values: Vec<String>,
+    /// The places of the values on their axes.
+    #[serde(skip)]
+    pub(super) places: Vec<usize>,
+    /// One for each `[[flow]]`.
+    pub flows: Vec<FlowSummary>,
+    /// Payload rate of all flows together.
+    pub goodput_bps: Option<Spread>,
+    /// Mean sojourn time in the bottleneck.
+    pub queue_delay_mean_ms: Option<Spread>,
+    /// 99th percentile of the same.
+    pub queue_delay_p99_ms: Option<Spread>,
+    /// Share of the link's capacity that was used while anything was sent.
+    pub link_utilisation: Option<Spread>,
+    /// Jain's index of the flows' goodput.
+    pub jain_index: Option<Spread>,
+    /// Cells that failed.
+    pub failed_cells: usize,
+    /// Whether there were several runs and all measured the same: nothing in the combination is random.
+    pub identical_runs: bool,
+}
+
+impl Spread {
+    /// Over `values`; none if there are none.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let count = values.len() as f64;
+        let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)?;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Some(Self {
+            runs: values.len(),
+            mean,
+            deviation: if values.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 },
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
+}
+
+/// Adds up the cells of one combination after the other.
+pub(super) struct Books<'a> {
+    sweep: &'a Sweep,
+    pub(super) done: Vec<Summary>,
+    runs: Vec<Run>,
+    /// The first run of the combination, and how many others measured the same.
+    first: Option<Measured>,
+    alike: usize,
+    failed: usize,
+}
+
+/// What is kept of a cell until its combination is complete.
+struct Run {
+    flows: Vec<Flow>,
+    link: Link,
+    goodput_bps: f64,
+}
+
+/// A `[[flow]]` in one run.
+struct Flow {
+    name: String,
+    goodput_bps: f64,
+    rtt_p50_ms: Option<f64>,
+    fct_s: Option<f64>,
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    Spread::of(values).map(|spread| spread.mean)
+}
+
+impl Run {
+    fn of(measured: &Measured) -> Self {
+        let groups = measured.of.iter().max().map_or(0, |last| last + 1);
+        let flow = |group: usize| {
+            let alike: Vec<&FlowResult> = measured
+                .flows
+                .iter()
+                .zip(&measured.of)
+                .filter(|(_, of)| **of == group)
+                .map(|(flow, _)| flow)
+                .collect();
+            let name = alike.first().map_or("", |flow| flow.name.as_str());
+            let name = if alike.len() > 1 { name.strip_suffix(" 1").unwrap_or(name) } else { name };
+            let all = |value: fn(&FlowResult) -> Option<f64>| {
+                alike.iter().filter_map(|flow| value(flow)).collect::<Vec<_>>()
+            };
+            let times = all(|flow| flow.fct_s);
+            Flow {
+                name: name.to_owned(),
+                goodput_bps: mean(&all(|flow| Some(flow.goodput_bps))).unwrap_or(0.0),
+                rtt_p50_ms: mean(&all(|flow| flow.rtt_p50_ms)),
+                fct_s: mean(&times).filter(|_| times.len() == alike.len()),
+            }
+        };
+        Self {
+            flows: (0..groups).map(flow).collect(),
+            link: measured.link,
+            goodput_bps: measured.flows.iter().map(|flow| flow.goodput_bps).sum(),
+        }
+    }
+}
+
+impl<'a> Books<'a> {
+    pub(super) fn new(sweep: &'a Sweep) -> Self {
+        let done = Vec::with_capacity(sweep.combinations());
+        Self { sweep, done, runs: Vec::new(), first: None, alike: 0, failed: 0 }
+    }
+
+    pub(super) fn measured(&mut self, measured: &Measured) {
+        match &self.first {
+            Some(first) => self.alike += usize::from(first == measured),
+            None => self.first = Some(measured.clone()),
+        }
+        self.runs.push(Run::of(measured));
+    }
+
+    pub(super) fn failed(&mut self) {
+        self.failed += 1;
+    }
+
+    /// All cells of the combination have been told.
+    pub(super) fn close(&mut self, combination: usize) {
+        let runs = std::mem::take(&mut self.runs);
+        let spread = |value: &dyn Fn(&Run) -> Option<f64>| {
+            Spread::of(&runs.iter().filter_map(value).collect::<Vec<_>>())
+        };
+        let flow = |index: usize| {
+            let of = |value: fn(&Flow) -> Option<f64>| spread(&|run| run.flows.get(index).and_then(value));
+            FlowSummary {
+                flow: runs[0].flows[index].name.clone(),
+                goodput_bps: of(|flow| Some(flow.goodput_bps)),
+                rtt_p50_ms: of(|flow| flow.rtt_p50_ms),
+                fct_s: of(|flow| flow.fct_s),
+            }
+        };
+        self.done.push(Summary {
+            values: self.sweep.chosen(combination).map(|(_, value)| value.label.clone()).collect(),
+            places: self.sweep.places(combination),
+            flows: (0..runs.first().map_or(0, |run| run.flows.len())).map(flow).collect(),
+            goodput_bps: spread(&|run| Some(run.goodput_bps)),
+            queue_delay_mean_ms: spread(&|run| run.link.delay_mean_ms),
+            queue_delay_p99_ms: spread(&|run| run.link.delay_p99_ms),
+            link_utilisation: spread(&|run| run.link.utilisation),
+            jain_index: spread(&|run| run.link.jain),
+            failed_cells: std::mem::take(&mut self.failed),
+            identical_runs: runs.len() > 1 && self.alike + 1 == runs.len(),
+        });
+        (self.first, self.alike) = (None, 0);
+    }
+}
+
+impl Summary {
+    /// A spread of its runs; of identical ones as of one, for there is none.
+    pub(super) fn spread(&self, spread: Option<Spread>) -> Option<Spread> {
+        spread.map(|spread| if self.identical_runs { Spread { runs: 1, ..spread } } else { spread })
+    }
+}
+
+/// What there is to say of the runs of each combination, beside how many they are; nothing where each gave other numbers.
+pub(super) fn identical(summaries: &[Summary]) -> Option<&'static str> {
+    let identical = summaries.iter().filter(|summary| summary.identical_runs).count();
+    match identical {
+        0 => None,
+        all if all == summaries.len() => Some(
+            "The runs of each combination are identical: nothing in them is random, and repeat = 1 would do.",
+        ),
+        _ => Some("Where no deviation is given all runs are identical: nothing in them is random."),
+    }
+}
+
+/// What each `[[flow]]` is called in all of `summaries`: its name where it has the same in all, else its number.
+pub(super) fn flow_names(summaries: &[Summary]) -> Vec<String> {
+    let most = summaries.iter().map(|summary| summary.flows.len()).max().unwrap_or(0);
+    let name = |index: usize| {
+        let mut names =
+            summaries.iter().filter_map(|summary| summary.flows.get(index)).map(|flow| flow.flow.as_str());
+        let first = names.next().unwrap_or_default();
+        if names.all(|name| name == first) { first.to_owned() } else { format!("flow {index}") }
+    };
+    (0..most).map(name).collect()
+}
+
+/// A mean, and the deviation where there were several runs.
+pub(super) fn written(spread: Option<Spread>, scale: f64, unit: &str) -> String {
+    match spread {
+        None => "-".to_owned(),
+        Some(Spread { runs: 1, mean, .. }) => format!("{:.2} {unit}", mean * scale),
+        Some(Spread { mean, deviation, .. }) => {
+            format!("{:.2} \u{b1} {:.2} {unit}", mean * scale, deviation * scale)
+        }
+    }
+}
+
+/// A row per combination: means, and how much the runs spread.
+pub(super) fn table(sweep: &Sweep, summaries: &[Summary]) -> String {
+    let names = flow_names(summaries);
+    let each = names.len() <= FLOWS;
+    let mut header: Vec<String> = sweep.keys().into_iter().map(|key| key.key).collect();
+    match each {
+        true => header.extend(names.iter().map(|name| format!("goodput {name}"))),
+        false => header.extend(["goodput of all".to_owned(), "Jain".to_owned()]),
+    }
+    header.extend(["queue delay", "delay p99", "link used"].map(str::to_owned));
+    let failures = summaries.iter().any(|summary| summary.failed_cells > 0);
+    if failures {
+        header.push("failed".to_owned());
+    }
+    let mut out = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    for summary in summaries.iter().take(ROWS) {
+        let mut row = summary.values.clone();
+        let show = |spread, scale, unit| written(summary.spread(spread), scale, unit);
+        if each {
+            let flow = |index: usize| summary.flows.get(index).and_then(|flow| flow.goodput_bps);
+            row.extend((0..names.len()).map(|index| show(flow(index), 1e-6, "Mbit/s")));
+        } else {
+            row.push(show(summary.goodput_bps, 1e-6, "Mbit/s"));
+            row.push(show(summary.jain_index, 1.0, "").trim_end().to_owned());
+        }
+        row.push(show(summary.queue_delay_mean_ms, 1.0, "ms"));
+        row.push(show(summary.queue_delay_p99_ms, 1.0, "ms"));
+        row.push(
+            summary
+                .link_utilisation
+                .map_or_else(|| "-".to_owned(), |used| format!("{:.1} %", used.mean * 100.0)),
+        );
+        if failures {
+            row.push(summary.failed_cells.to_string());
+        }
+        out.add_row(row);
+    }
+    let mut text = render(&out);
+    if summaries.len() > ROWS {
+        text += &format!("\n... and {} more in the table", summaries.len() - ROWS);
+    }
+    if sweep.repeat() > 1 {
+        if !summaries.iter().all(|summary| summary.identical_runs) {
+            text += &format!("\nMeans over {} runs, \u{b1} standard deviation.", sweep.repeat());
+        }
+        if let Some(identical) = identical(summaries) {
+            text += &format!("\n{identical}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spread;
+
+    #[test]
+    fn spreads_are_those_of_samples() {
+        let spread = Spread::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        assert_eq!((spread.mean, spread.min, spread.max, spread.runs), (5.0, 2.0, 9.0, 8));
+        assert!((spread.deviation - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
+        assert_eq!(Spread::of(&[3.0]).unwrap().deviation, 0.0);
+        assert_eq!(Spread::of(&[]), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! World `emu`: a queue in user space between two hosts of the kernel's network.
+
+use std::sync::{Arc, OnceLock};
+
+use weir_core::Seed;
+use weir_law::Law;
+use weir_link::{LinkConfig, PipelineConfig};
+
+use crate::capture::Capture;
+use crate::gather;
+use crate::link_thread::{RunningLink, frames, step};
+use crate::record::{Recorder, Tap};
+use crate::run::{
+    Ended, LAW_CAPACITY, RunError, RunOptions, Switch, World, delays, launch, port, since, time_zero,
+    topology_spec, watch,
+};
+use weir_report::result::RunResult;
+use weir_scenario::Scenario;
+use weir_testbed::edges;
+use weir_testbed::host::Topology;
+use weir_testbed::traffic::{self, Control};
+
+/// Runs `scenario` with the bottleneck in user space.
+pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+    let flows = scenario.expanded_flows();
+    let spec = topology_spec(scenario, &flows);
+    let topology = Topology::build(&spec)?;
+    // A killed run has left journals, but no interfaces to restore. One that cannot be read is somebody else's.
+    let _ = weir_netdev::offload::recover();
+    let _offloads = edges::prepare(&topology)?;
+    let began = Arc::new(OnceLock::new());
+    let capture =
+        options.pcap.as_ref().map(|target| Capture::start(target, Arc::clone(&began))).transpose()?;
+    let (capture, tap) = capture.unzip();
+
+    let mut link = prepare(scenario, &topology, options, tap)?;
+    // Flows end when `control` is dropped at the latest, the bottleneck when `link` is: also where `?` leaves early.
+    let control = Switch(Control::held());
+    let running = launch(scenario, &flows, &topology, &control.0, options.run)?;
+    let (start, since_1970) = time_zero();
+    began.get_or_init(|| since_1970);
+    link.begin_at(start);
+    control.0.begin_at(start);
+    let cut_short = watch(scenario, &flows, &running, &|| link.is_finished(), options, start);
+    control.0.stop();
+    let results: Vec<_> = running.into_iter().map(traffic::Flow::join).collect();
+    let finished = link.stop()?;
+    let host_drops = edges::host_drops(&topology)?;
+    let wall = since(start);
+
+    let mut recorder = Recorder::from_observer(finished.observer).ok_or(RunError::Panic("recorder"))?;
+    let missed = recorder.tap.take().map_or(0, |tap| tap.missed);
+    capture.map(Capture::finish).transpose()?;
+    let report = finished.report;
+    let ended = Ended {
+        world: World::Emu,
+        io: format!("{}, {} scheduling", report.path, report.scheduling),
+        flows: flows.into_iter().zip(results).collect(),
+        workloads: Vec::new(),
+        health: gather::emulator_health(scenario, &report, &recorder),
+        recorder,
+        law_counters: finished.law.map_or_else(Vec::new, |law| gather::named(&law.counters())),
+        qdiscs: Vec::new(),
+        seed: Seed { seed: scenario.seed, run: options.run },
+        started_unix_s: Some(since_1970.as_secs()),
+        wall,
+        cut_short,
+        cut_workloads: Vec::new(),
+        capture_missed: missed,
+        host_drops,
+    };
+    Ok(gather::result(scenario, ended))
+}
+
+/// Opens the bottleneck's interfaces.
+fn prepare(
+    scenario: &Scenario,
+    topology: &Topology,
+    options: &RunOptions,
+    tap: Option<Tap>,
+) -> Result<RunningLink, RunError> {
+    let bottleneck = &scenario.bottleneck;
+    let params = scenario.law_params().map_err(RunError::Scenario)?;
+    let qdisc = bottleneck
+        .qdisc
+        .build(&scenario.build_context(options.run))
+        .map_err(|error| RunError::Scenario(format!("bottleneck.qdisc: {error}")))?;
+    let queues = bottleneck.qdisc.queue_names().len();
+    let flows = scenario.expanded_flows();
+    let ports = (0..flows.len()).map(port).collect();
+    let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, tap);
+    let config = LinkConfig {
+        io: options.io,
+        share: Some(options.share),
+        step: step(scenario),
+        frames: frames(scenario),
+        ..LinkConfig::between(&topology.bottleneck_server_iface, &topology.bottleneck_client_iface)
+    };
+    let pipeline = PipelineConfig {
+        rate: bottleneck.rate,
+        burst: bottleneck.burst,
+        overhead: bottleneck.overhead,
+        law: Some(Law::new(params, LAW_CAPACITY)),
+        delays: delays(scenario, &flows),
+        frames: config.frames,
+    };
+    RunningLink::prepare(&topology.bottleneck, config, pipeline, qdisc, Box::new(recorder))
+}

@@ -1,0 +1,29 @@
+//! Runs a scenario in a world: on real packets through a queue in user space ([`World::Emu`](run::World::Emu)) or in the
+//! kernel, in a micro-VM, or in virtual time.
+
+pub mod run;
+pub mod vm;
+
+mod capture;
+mod emu;
+mod gather;
+mod kernel;
+mod link_thread;
+mod record;
+mod sim;
+
+#[doc(hidden)]
+pub mod foreign {
+    //! Readers of what other programs print, for tests with bytes that none has printed.
+
+    use crate::kernel::counters;
+
+    /// Packets, bytes, drops, requeues and queued packets of the root in what `tc -s -j qdisc show` printed, if there is one.
+    ///
+    /// # Errors
+    /// Where it is no list in JSON.
+    pub fn tc_root(json: &[u8]) -> serde_json::Result<Option<[u64; 5]>> {
+        let root = counters::root(&counters::parse(json)?);
+        Ok(root.map(|root| [root.packets, root.bytes, root.drops, root.requeues, root.queued]))
+    }
+}

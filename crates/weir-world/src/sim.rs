@@ -1,0 +1,300 @@
+//! World `sim`: the scenario in virtual time. Queue disciplines and law are those of the other worlds, endpoints are
+//! weir-sim's with weir-cc's controllers. The same seed gives the same result, on any machine.
+
+pub(crate) mod cost;
+mod headers;
+mod trace;
+mod watcher;
+mod wire;
+mod wiretap;
+mod workloads;
+
+use std::sync::atomic::Ordering;
+
+use weir_core::{Duration, FlowId, Seed, Time};
+use weir_law::Law;
+use weir_sim::{Amount, FASTEST_DATAGRAMS, FlowSpec, HopId, Kind, MOST_ARRIVALS, Network};
+
+use crate::gather;
+use crate::record::Recorder;
+use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, port, window};
+pub(crate) use cost::affordable;
+use watcher::Watcher;
+use weir_report::result::{Health, RunResult};
+use weir_scenario::{Direction, Flow, Pattern, Scenario, Workload};
+use weir_scenario::{Hosts, Refusal};
+use weir_testbed::traffic::{self, RttSample, Stack};
+use wire::Wire;
+use wiretap::Wiretap;
+
+/// How often, in virtual time, progress is told and an interrupt is looked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs `scenario` in virtual time.
+pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+    let flows = scenario.expanded_flows();
+    let params = scenario.law_params().map_err(RunError::Scenario)?;
+    let queues = scenario.queue_names().iter().map(Vec::len).sum();
+    let ports = (0..flows.len()).map(port).chain(scenario.workloads.iter().map(|_| 0)).collect();
+    let connections: u32 = scenario.workloads.iter().map(Workload::most_connections).sum();
+    let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None);
+    let law = Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize));
+    let stacks = scenario.workloads.iter().map(|workload| workload.stack).collect();
+    let watcher = Watcher::new(recorder, law, Wiretap::create(options)?, flows.len(), stacks);
+    let seed = Seed { seed: scenario.seed, run: options.run };
+    let mut network = Network::new(seed, watcher);
+    let (bottleneck, ids) = build(scenario, &flows, &mut network)?;
+    let added = workloads::add(&mut network, scenario, bottleneck)
+        .map_err(|error| RunError::Scenario(error.to_string()))?;
+    let cut_short = advance(&mut network, scenario, options);
+
+    let end = network.now();
+    let results = flows
+        .iter()
+        .zip(&ids)
+        .map(|(flow, id)| flow_result(flow, &network.flow(*id), network.ignores_marks_beyond(*id), end))
+        .collect::<Vec<_>>();
+    let done = scenario
+        .workloads
+        .iter()
+        .zip(&added)
+        .map(|(workload, id)| workloads::result(workload, &network.workload(*id), end))
+        .collect();
+    let cut_workloads = scenario
+        .workloads
+        .iter()
+        .zip(&added)
+        .filter(|(workload, id)| workload.has_end() && !network.workload(**id).done)
+        .map(|(workload, _)| workload.label().to_owned())
+        .collect();
+    let left: Vec<_> = network.hops().map(|hop| network.drain_hop(hop)).collect();
+    let mut watcher = network.into_observer();
+    watcher.tap.take().map_or(Ok(()), |tap| tap.finish())?;
+    let mut health = Health::default();
+    for (audit, left) in watcher.audits().zip(left) {
+        let audit = audit.report(left);
+        health.arrived += audit.total.arrived;
+        health.departed += audit.total.departed;
+        health.dropped += audit.total.dropped;
+        health.still_queued += audit.still_queued;
+        health.unaccounted += audit.unbalanced.iter().map(|(_, missing)| missing.abs()).sum::<i64>();
+        health.overtaken += audit.overtaken;
+        if !audit.holds() {
+            health.warnings.push(format!(
+                "packets are not accounted for: {:?}, {} overtaken",
+                audit.unbalanced, audit.overtaken
+            ));
+        }
+    }
+    let ended = Ended {
+        world: World::Sim,
+        io: "virtual time".to_owned(),
+        flows: flows.into_iter().zip(results).collect(),
+        workloads: done,
+        recorder: Box::new(watcher.recorder),
+        health,
+        law_counters: gather::named(&watcher.law.counters()),
+        qdiscs: Vec::new(),
+        seed,
+        started_unix_s: None,
+        wall: end.since(Time::ZERO),
+        cut_short,
+        cut_workloads,
+        capture_missed: 0,
+        host_drops: 0,
+    };
+    Ok(gather::result(scenario, ended))
+}
+
+/// What would never end, or nearly so, and controllers that are not known.
+pub(crate) fn check(scenario: &Scenario) -> Result<(), Refusal> {
+    for (index, flow) in scenario.flows.iter().enumerate() {
+        let fail = |key: &str, message: String| Err(Refusal::new(format!("flow.{index}.{key}"), message));
+        let up = flow.direction == Direction::Up && flow.stack != Stack::Udp;
+        if up && flow.bytes.is_none() && !scenario.is_bounded_up(flow) {
+            let message = "in virtual time nothing bounds what it sends upwards; give it bytes, or [bottleneck.reverse] a rate";
+            return fail("direction", message.to_owned());
+        }
+        let name = match flow.stack {
+            Stack::Udp if flow.rate.is_some_and(|rate| rate > FASTEST_DATAGRAMS) => {
+                let message =
+                    format!("datagrams at more than {FASTEST_DATAGRAMS} come less than a nanosecond apart");
+                return fail("rate", format!("{message}; lower it"));
+            }
+            Stack::Udp => continue,
+            Stack::Tcp => flow.controller.as_str(),
+            Stack::Quic => traffic::catalogue_name(&flow.controller),
+        };
+        if let Err(error) = weir_cc::find(name) {
+            return fail("controller", error.to_string());
+        }
+    }
+    for (index, workload) in scenario.workloads.iter().enumerate() {
+        let (arrivals, _) = workload.offered(scenario.bottleneck.rate);
+        if arrivals > MOST_ARRIVALS {
+            let key = if workload.load.is_some() { "load" } else { "arrivals" };
+            let message = format!(
+                "{arrivals:.1e} requests per second are more than {MOST_ARRIVALS:.0e}, one in a nanosecond"
+            );
+            return Err(Refusal::new(format!("workload.{index}.{key}"), format!("{message}; lower it")));
+        }
+        if workload.rate.is_some_and(|rate| rate > FASTEST_DATAGRAMS) {
+            let message =
+                format!("datagrams at more than {FASTEST_DATAGRAMS} come less than a nanosecond apart");
+            return Err(Refusal::new(format!("workload.{index}.rate"), format!("{message}; lower it")));
+        }
+    }
+    Ok(())
+}
+
+/// Adds links and flows, and tells what the network calls the bottleneck and the flows.
+fn build(
+    scenario: &Scenario,
+    flows: &[Flow],
+    network: &mut Network<Watcher>,
+) -> Result<(HopId, Vec<FlowId>), RunError> {
+    let mut firsts = scenario.queue_names().into_iter().scan(0, |first, names| {
+        let this = *first;
+        *first += names.len();
+        Some(this)
+    });
+    let mut links = Vec::new();
+    for (place, link) in scenario.build_links().map_err(RunError::Scenario)?.into_iter().enumerate() {
+        let hop = network.add_hop(link.forward);
+        links.push(hop);
+        let back = link.reverse.map(|reverse| network.add_back(hop, reverse));
+        network.impair_back(hop, link.impairment);
+        for queue in [Some(hop), back].into_iter().flatten() {
+            network.observer_mut().add_queue(queue, place, firsts.next().unwrap_or(0), flows.len());
+        }
+    }
+    let hosts = Hosts::of(flows);
+    let mut ids = Vec::new();
+    for (index, flow) in flows.iter().enumerate() {
+        let refused = |message: String| RunError::Scenario(format!("flow '{}': {message}", flow.name));
+        let places = scenario.path(flow).map_err(refused)?;
+        let path: Vec<HopId> = places.iter().map(|place| links[*place]).collect();
+        let spec =
+            spec(scenario, flow, hosts.at(index), &path).map_err(|error| refused(error.to_string()))?;
+        let wire = Wire::new(flow.stack, flow.direction == Direction::Up, port(index), index);
+        // Those of its links before the bottleneck and those behind.
+        let mut sides = places.splitn(2, |place| *place == 0);
+        let mut delay = || {
+            let side = sides.next().unwrap_or_default();
+            side.iter().fold(Duration::ZERO, |sum, place| sum + scenario.links[place - 1].delay)
+        };
+        let passes = places.contains(&0).then(|| [delay(), delay()]);
+        let counts = if passes.is_some() { links[0] } else { path[0] };
+        network.observer_mut().expect(wire, counts, passes);
+        ids.push(network.add_flow(spec).map_err(|error| refused(error.to_string()))?);
+    }
+    Ok((links[0], ids))
+}
+
+fn spec(
+    scenario: &Scenario,
+    flow: &Flow,
+    [server, client]: [usize; 2],
+    path: &[HopId],
+) -> Result<FlowSpec, weir_sim::SpecError> {
+    let kind = match flow.stack {
+        Stack::Tcp => Kind::Tcp(flow.controller.clone()),
+        Stack::Quic => Kind::Quic(traffic::catalogue_name(&flow.controller).to_owned()),
+        Stack::Udp => Kind::Datagrams(flow.rate.unwrap_or_default()),
+    };
+    let rtt = flow.rtt.unwrap_or(scenario.bottleneck.rtt);
+    let whole = rtt + scenario.link_delay(flow) * 2;
+    // Data flows one and a half round trips after a handshake begins; UDP needs none.
+    let ahead = if flow.stack == Stack::Udp { Duration::ZERO } else { whole + whole / 2 };
+    let amount = match (flow.bytes, flow.duration) {
+        (Some(bytes), _) => Amount::Bytes(bytes.0),
+        (None, Some(duration)) => Amount::Time(duration),
+        (None, None) => Amount::Endless,
+    };
+    // As in the other worlds, a server has one address for flows with ECN and one for those without.
+    let server = 1 + 2 * server + usize::from(flow.ecn);
+    let made = FlowSpec::new(kind, path, rtt)?;
+    let made = match flow.remark {
+        Some(remark) => made.remark(remark.codepoint()),
+        None => made,
+    };
+    Ok(made
+        .hosts([server as u16, 1 + client as u16])
+        .ecn(flow.ecn)
+        .ends(flow.end_options())
+        .up(flow.direction == Direction::Up)
+        .two_way(flow.pattern == Pattern::TwoWay)
+        .window(window(scenario).0)
+        .start(flow.start + ahead)
+        .position(scenario.bottleneck.position)
+        .amount(amount))
+}
+
+#[allow(clippy::disallowed_methods, reason = "progress and cost are of real time")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// Lets time pass until all flows that have an end have reached it. Returns why the run ended before.
+fn advance(
+    network: &mut Network<Watcher>,
+    scenario: &Scenario,
+    options: &RunOptions,
+) -> Option<&'static str> {
+    let began = now();
+    let end = Time::ZERO + scenario.measure.timeout;
+    let ends = scenario.has_end();
+    loop {
+        let at = (network.now() + LOOK).min(end);
+        if network.run_until_done(at) && ends {
+            return None;
+        }
+        if at >= end {
+            return Some("timeout");
+        }
+        // What could not be written is told when the files are completed.
+        let is_in_vain = network.observer().tap.as_deref().is_some_and(Wiretap::has_failed);
+        if is_in_vain || options.stop.load(Ordering::Relaxed) {
+            return Some("interrupted");
+        }
+        let done = at.as_secs_f64() / scenario.measure.timeout.as_secs_f64();
+        let spent = now().saturating_duration_since(began);
+        (options.progress)(Progress { done, left: Some(spent.mul_f64((1.0 - done) / done.max(1e-6))) });
+    }
+}
+
+fn flow_result(
+    flow: &Flow,
+    report: &weir_sim::FlowReport,
+    ignores_marks_beyond: Option<Duration>,
+    end: Time,
+) -> traffic::FlowResult {
+    let rtt_of = |sample: &weir_sim::Sample| RttSample {
+        time: sample.time,
+        rtt_us: sample.rtt.as_nanos() / 1000,
+        cwnd_bytes: sample.window,
+        delivered_bytes: sample.delivered,
+        lost_packets: sample.lost,
+        congestion_events: sample.marked,
+    };
+    let limited = flow.bytes.is_some() || flow.duration.is_some();
+    let finished = report.finished.or((!limited).then_some(end));
+    let started = report.started;
+    traffic::FlowResult {
+        name: flow.name.clone(),
+        stack: flow.stack,
+        controller: (flow.stack != Stack::Udp).then(|| flow.controller.clone()),
+        handshake: None,
+        started,
+        finished: finished.or(Some(end)),
+        fct: flow.bytes.and(report.finished).zip(started).map(|(finished, started)| finished.since(started)),
+        bytes: report.bytes,
+        complete: !limited || report.finished.is_some(),
+        ecn: Some(flow.ecn),
+        samples: report.samples.iter().map(rtt_of).collect(),
+        spin: None,
+        udp: None,
+        ignored_marks_beyond: ignores_marks_beyond.filter(|_| report.marked > 0),
+        error: None,
+    }
+}

@@ -1,0 +1,253 @@
+//! Writes packets down as they pass: a capture and a trace. Time is virtual, so nothing is lost to a slow disk.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use weir_core::{Duration, Ecn, Event, EventKind, MarkReason, Packet, Time};
+use weir_sim::{Carried, Opening, Way};
+
+use super::headers::{self, Headers, LONGEST, Quic, Tcp, TcpEcn};
+use super::trace::{self, Trace};
+use super::wire::Wire;
+use crate::capture::INTERFACES;
+use crate::run::{RunError, RunOptions};
+use weir_report::output::{Part, Target};
+use weir_report::pcapng::{LINK_ETHERNET, PcapngError, PcapngWriter};
+use weir_testbed::traffic::Stack;
+
+/// Bytes in front of QUIC's.
+const UP_TO_UDP: u32 = 14 + 20 + 8;
+/// The link that is captured.
+const BOTTLENECK: usize = 0;
+/// The interface towards the client, and the one towards the server.
+const DOWN: u32 = 0;
+const UP: u32 = 1;
+
+fn interface(down: bool) -> u32 {
+    if down { DOWN } else { UP }
+}
+
+/// What a connection is on the wire.
+#[derive(Clone, Copy, Debug, Default)]
+struct Connection {
+    ecn: TcpEcn,
+    /// The first sequence number of the end that asks; it counts connections on the same ports.
+    client: u32,
+    /// When the handshake's last packet was sent: what the first data echoes.
+    opened: Time,
+}
+
+/// Where packets are written down.
+pub(super) struct Wiretap {
+    pcap: Option<(Target, PcapngWriter<Part>)>,
+    trace: Option<(Target, Trace)>,
+    connections: Vec<Connection>,
+    /// What is in the packets that are queued, and why they were marked. A packet has another number in each queue.
+    inside: HashMap<u64, (Carried, Option<MarkReason>)>,
+    /// What has left a link, or passed one, last.
+    departed: Option<(usize, Option<Packet>, Carried)>,
+    /// Packets that open connections, still to come, in the order of their times.
+    opening: BTreeMap<(Time, u64), (u32, Headers)>,
+    asked: u64,
+    /// The first failure; nothing is written after it.
+    failed: Option<RunError>,
+}
+
+impl Wiretap {
+    /// A tap that writes what `options` ask for; none if that is nothing.
+    pub(super) fn create(options: &RunOptions) -> Result<Option<Self>, RunError> {
+        let pcap = options.pcap.as_ref().map(capture).transpose()?;
+        let trace = options.trace.as_ref().map(tracing).transpose()?;
+        Ok((pcap.is_some() || trace.is_some()).then(|| Self {
+            pcap,
+            trace,
+            connections: Vec::new(),
+            inside: HashMap::new(),
+            departed: None,
+            opening: BTreeMap::new(),
+            asked: 0,
+            failed: None,
+        }))
+    }
+
+    /// A connection over the bottleneck opens. Its handshake is not queued, but stands in the capture at the times that it
+    /// would have. Links on its path delay it by so much before the bottleneck and behind it.
+    pub(super) fn opens(&mut self, opening: &Opening, [before, behind]: [Duration; 2], wire: &Wire) {
+        let index = opening.flow.0 as usize;
+        if index >= self.connections.len() {
+            self.connections.resize(index + 1, Connection::default());
+        }
+        let connection = &mut self.connections[index];
+        connection.ecn = opening.ecn.into();
+        connection.client = connection.client.wrapping_add(1);
+        let Connection { ecn, client, .. } = *connection;
+        let rtt = opening.around + opening.behind;
+        let around = opening.around + before * 2;
+        let asks = wire.asks_down();
+        // Of the bottleneck: when it has the first data, and how far it is from there to the end that sends it and back.
+        let (data, turn) =
+            if asks { (opening.data + behind, rtt - around) } else { (opening.data + before, around) };
+        let times = [turn + rtt, rtt, turn].map(|back| (data - back).max(opening.now));
+        connection.opened = times[2];
+        let ways = [asks, !asks, asks];
+        let packets = match wire.stack() {
+            Stack::Udp => return,
+            Stack::Quic => ways.map(|down| headers::initial(wire, down)),
+            Stack::Tcp => {
+                let [syn, answer, done] = Tcp::handshake([client, opening.offset as u32], ecn, times);
+                [(syn, asks), (answer, !asks), (done, asks)]
+                    .map(|(packet, down)| headers::tcp(wire, down, Ecn::NotEct, &packet, 0))
+            }
+        };
+        for ((time, packet), down) in times.into_iter().zip(packets).zip(ways) {
+            self.asked += 1;
+            self.opening.insert((time, self.asked), (interface(down), packet));
+        }
+    }
+
+    pub(super) fn arriving(&mut self, packet: &Packet, carried: &Carried) {
+        let mut carried = *carried;
+        if let Some(connection) = self.connections.get(packet.flow.0 as usize)
+            && carried.sent >= connection.opened
+        {
+            carried.echoed = carried.echoed.max(connection.opened);
+        }
+        self.inside.insert(packet.id, (carried, None));
+    }
+
+    /// Something happened in a queue.
+    pub(super) fn event(&mut self, link: usize, event: &Event, wire: &Wire) {
+        let Some((carried, why)) = self.inside.get_mut(&event.packet.id) else { return };
+        let carried = *carried;
+        match event.kind {
+            EventKind::Mark(reason) => *why = Some(reason),
+            EventKind::Drop(_) => drop(self.inside.remove(&event.packet.id)),
+            EventKind::Enqueue | EventKind::Dequeue => {}
+        }
+        self.tell(|trace| trace.event(link, event, wire, &carried));
+    }
+
+    /// A packet has left the link.
+    pub(super) fn departed(&mut self, link: usize, packet: &Packet, now: Time, wire: &Wire) {
+        let Some((carried, why)) = self.inside.remove(&packet.id) else { return };
+        self.departed = Some((link, Some(*packet), carried));
+        self.tell(|trace| trace.departed(false, link, Some(packet), now, wire, &carried));
+        self.capture(link, packet.ecn, &carried, now, wire, why);
+    }
+
+    /// A packet passes a link where nothing queues.
+    pub(super) fn returning(&mut self, link: usize, carried: &Carried, now: Time, wire: &Wire) {
+        self.departed = Some((link, None, *carried));
+        self.tell(|trace| trace.departed(false, link, None, now, wire, carried));
+        self.capture(link, carried.ecn, carried, now, wire, None);
+    }
+
+    /// What has departed last will not arrive.
+    pub(super) fn lost(&mut self, now: Time, wire: &Wire) {
+        if let Some((link, packet, carried)) = self.departed.take() {
+            self.tell(|trace| trace.departed(true, link, packet.as_ref(), now, wire, &carried));
+        }
+    }
+
+    /// Writes a packet down that leaves the bottleneck on either way.
+    fn capture(
+        &mut self,
+        link: usize,
+        codepoint: Ecn,
+        carried: &Carried,
+        now: Time,
+        wire: &Wire,
+        why: Option<MarkReason>,
+    ) {
+        if self.pcap.is_none() || link != BOTTLENECK {
+            return;
+        }
+        let down = carried.way == Way::Forward;
+        let headers = match wire.stack() {
+            Stack::Tcp => {
+                let Connection { ecn, client, .. } =
+                    self.connections.get(carried.flow.0 as usize).copied().unwrap_or_default();
+                // The first byte of an end's stream follows its SYN.
+                let number = |first: u32, offset: u64| first.wrapping_add(offset as u32).wrapping_add(1);
+                let [own, other] = if down == wire.asks_down() { [client, 0] } else { [0, client] };
+                let numbers = [number(own, carried.offset), number(other, carried.acknowledged)];
+                let blocks = carried.blocks.map(|(from, to)| {
+                    if from < to { (number(other, from), number(other, to)) } else { (0, 0) }
+                });
+                let packet = Tcp::open(numbers, ecn, carried, blocks);
+                headers::tcp(wire, down, codepoint, &packet, carried.payload)
+            }
+            Stack::Quic => {
+                let short = Quic::Short { spin: carried.spin };
+                headers::quic(wire, down, codepoint, short, wire.frame_bytes(carried) - UP_TO_UDP)
+            }
+            Stack::Udp => headers::udp(wire, down, codepoint, carried.payload),
+        };
+        self.write(interface(down), now, &headers, why.map(trace::mark_reason));
+    }
+
+    /// Completes the files.
+    pub(super) fn finish(mut self) -> Result<(), RunError> {
+        if let Some(failed) = self.failed.take() {
+            return Err(failed);
+        }
+        if let Some((target, writer)) = self.pcap {
+            let written = writer.finish().and_then(|part| Ok(target.finish(part)?));
+            written.map_err(|source| failure(&target, source))?;
+        }
+        if let Some((target, trace)) = self.trace {
+            target.finish(trace.into_part()).map_err(|error| failure(&target, error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a file could not be written, so that what follows is in vain.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    fn tell(&mut self, write: impl FnOnce(&mut Trace) -> io::Result<()>) {
+        if let Some((target, trace)) = &mut self.trace
+            && self.failed.is_none()
+            && let Err(error) = write(trace)
+        {
+            self.failed = Some(failure(target, error.into()));
+        }
+    }
+
+    /// Writes what opened connections until now, and a packet.
+    fn write(&mut self, interface: u32, now: Time, headers: &Headers, comment: Option<&str>) {
+        while let Some(first) = self.opening.first_entry()
+            && first.key().0 <= now
+        {
+            let ((time, _), (side, packet)) = first.remove_entry();
+            self.put(side, time, &packet, None);
+        }
+        self.put(interface, now, headers, comment);
+    }
+
+    fn put(&mut self, interface: u32, time: Time, headers: &Headers, comment: Option<&str>) {
+        if let Some((target, writer)) = &mut self.pcap
+            && self.failed.is_none()
+            && let Err(source) =
+                writer.packet(interface, time.as_nanos(), headers.length, headers.bytes(), comment)
+        {
+            self.failed = Some(failure(target, source));
+        }
+    }
+}
+
+fn failure(target: &Target, source: PcapngError) -> RunError {
+    RunError::Capture { path: target.path().to_owned(), source }
+}
+
+fn capture(target: &Target) -> Result<(Target, PcapngWriter<Part>), RunError> {
+    let part = target.create().map_err(|error| failure(target, error.into()))?;
+    let writer = PcapngWriter::new(part, &INTERFACES, LINK_ETHERNET, LONGEST as u32);
+    Ok((target.clone(), writer.map_err(|source| failure(target, source))?))
+}
+
+fn tracing(target: &Target) -> Result<(Target, Trace), RunError> {
+    let part = target.create().map_err(|error| failure(target, error.into()))?;
+    Ok((target.clone(), Trace::new(part)))
+}

@@ -1,0 +1,247 @@
+//! Whole runs on the kernel's own queues, with only what every kernel has: HTB and FIFOs.
+//!
+//! Needs root. Without it, or where the kernel lacks something, each test prints why it does nothing. Times on a shared
+//! machine vary, so bounds that depend on them have room; counts are exact.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::AtomicBool;
+
+use weir_report::result::{FlowResult, RunResult};
+use weir_scenario::Scenario;
+use weir_testkit::skip;
+use weir_world::run::{self, RunOptions, World};
+
+/// One run at a time: they measure time.
+fn root_and_turn() -> Option<MutexGuard<'static, ()>> {
+    skip::root_and_turn().filter(|_| skip::has_btf())
+}
+
+fn scenario(bottleneck: &str, flows: &[&str]) -> Scenario {
+    let flows: Vec<String> = flows.iter().map(|flow| format!("{{ {flow} }}")).collect();
+    let text = format!(
+        "flow = [{}]\nbottleneck = {{ {bottleneck} }}\n[measure]\ntimeout = \"20s\"\n",
+        flows.join(", ")
+    );
+    Scenario::parse(&text, "test").unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn measure(world: World, scenario: &Scenario) -> RunResult {
+    let stop = AtomicBool::new(false);
+    run::run(scenario, &RunOptions { world, ..RunOptions::new(&stop) }).unwrap()
+}
+
+fn flow<'a>(result: &'a RunResult, name: &str) -> &'a FlowResult {
+    result.flows.iter().find(|flow| flow.name == name).unwrap_or_else(|| panic!("no flow '{name}'"))
+}
+
+/// What holds of every run: packets in are packets out, dropped and left over, by our books and by the kernel's; flows,
+/// queues and bins add up; the link is never faster than it is said to be.
+fn assert_sound(result: &RunResult) {
+    let health = &result.health;
+    assert_eq!(health.arrived, health.departed + health.dropped + health.still_queued, "{health:?}");
+    assert_eq!((health.unaccounted, health.overtaken, health.ring_overflows), (0, 0, 0), "{health:?}");
+    let root = result.meta.qdiscs.iter().find(|qdisc| qdisc["root"] == true).expect("a root qdisc");
+    let kernel = |name: &str| root[name].as_u64().unwrap_or(u64::MAX);
+    let departed_bytes = result.queues.iter().map(|queue| queue.departed_bytes).sum::<u64>();
+    assert_eq!((root["kind"].as_str(), kernel("qlen")), (Some("htb"), health.still_queued));
+    // Exact, but for steps that the kernel of a virtual machine does not announce.
+    let off = kernel("packets").abs_diff(health.departed) + kernel("drops").abs_diff(health.dropped);
+    assert!(off <= health.unheard && health.unheard <= health.arrived / 20, "{health:?}");
+    assert!(kernel("bytes").abs_diff(departed_bytes) <= 2000 * off, "{health:?}");
+    let sum = |of: fn(&weir_report::result::QueueResult) -> u64| result.queues.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|queue| queue.departed), health.departed);
+    assert_eq!(sum(|queue| queue.dropped + queue.overflowed), health.dropped);
+    let by_flow = |of: fn(&FlowResult) -> u64| result.flows.iter().map(of).sum::<u64>();
+    // A socket that has closed answers late packets with ICMP (RFC 1122 section 4.1.3.1), which belongs to no flow.
+    assert!(health.arrived - by_flow(|flow| flow.packets) <= 10, "strays");
+    assert!(health.dropped - by_flow(|flow| flow.dropped) <= 10, "strays");
+    let rate = result.meta.scenario.bottleneck.rate.bits_per_sec() as f64;
+    let carried = departed_bytes as f64 * 8.0;
+    let burst = health.allowed_burst_bytes as f64 * 8.0;
+    assert!(carried <= rate * result.meta.wall_s + burst, "{carried} bit in {} s", result.meta.wall_s);
+    for (queue, bins) in result.queues.iter().zip(&result.series.queues) {
+        let departed: u64 = bins.iter().map(|bin| u64::from(bin.departed)).sum();
+        assert_eq!(departed, queue.departed, "bins of {}", queue.name);
+    }
+}
+
+#[test]
+fn one_queue_carries_what_the_emulators_does() {
+    let Some(_turn) = root_and_turn() else { return };
+    let scenario = scenario(
+        "rate = '30mbit', rtt = '10ms', qdisc = 'bfifo limit 1bdp'",
+        &[
+            "name = 'cubic', stack = 'tcp', controller = 'cubic', bytes = '4mb'",
+            "name = 'udp', stack = 'udp', rate = '6mbit', start = '300ms'",
+        ],
+    );
+    let kernel = measure(World::Kernel, &scenario);
+    assert_sound(&kernel);
+    assert_eq!((kernel.meta.world.as_str(), kernel.meta.cut_short.as_deref()), ("kernel", None));
+    assert_eq!(kernel.queues.len(), 1);
+    let cubic = flow(&kernel, "cubic");
+    assert_eq!((cubic.error.as_deref(), cubic.received_bytes), (None, 4 << 20));
+    assert!(cubic.dropped > 0 && cubic.rtt_p50_ms.is_some_and(|rtt| rtt >= 10.0), "{cubic:?}");
+    let udp = flow(&kernel, "udp");
+    assert!(udp.goodput_bps > 3e6 && udp.goodput_bps < 6e6, "{udp:?}");
+    assert_eq!((udp.cycles, udp.class_loss.as_str()), (0, "unclassified"));
+
+    let emu = measure(World::Emu, &scenario);
+    let ratio = cubic.fct_s.unwrap() / flow(&emu, "cubic").fct_s.unwrap();
+    assert!((0.4..2.5).contains(&ratio), "completion times differ by a factor of {ratio}");
+    let median = |result: &RunResult| result.queues[0].sojourn_ns.quantile(0.5).unwrap() as f64 / 1e6;
+    let (of_kernel, of_emu) = (median(&kernel), median(&emu));
+    // Neither is near empty. That of the kernel empties as late as the machine lets it.
+    assert!((0.4..2.5).contains(&(of_kernel / of_emu)), "{of_kernel} ms and {of_emu} ms");
+}
+
+/// CRQ with what every kernel has: the classifier judges both TCP flows by the drops of their queue and moves them to the
+/// responsive one; UDP stays where it is.
+#[test]
+fn responsive_flows_get_their_queue_and_udp_does_not() {
+    let Some(_turn) = root_and_turn() else { return };
+    let result = measure(
+        World::Kernel,
+        &scenario(
+            "rate = '30mbit', rtt = '10ms', qdisc = 'crq standard bfifo responsive bfifo'",
+            &[
+                "name = 'one-way', stack = 'tcp', controller = 'cubic', bytes = '3mb'",
+                "name = 'two-way', stack = 'tcp', controller = 'cubic', pattern = 'two-way', bytes = '2mb'",
+                "name = 'udp', stack = 'udp', rate = '10mbit'",
+            ],
+        ),
+    );
+    assert_sound(&result);
+    let names: Vec<_> = result.queues.iter().map(|queue| queue.name.as_str()).collect();
+    assert_eq!(names, ["standard", "responsive"]);
+    for (name, bytes) in [("one-way", 3 << 20), ("two-way", 2 << 20)] {
+        let flow = flow(&result, name);
+        assert_eq!((flow.error.as_deref(), flow.received_bytes), (None, bytes));
+        assert_eq!((flow.class_loss.as_str(), flow.class_ecn.as_str()), ("responsive", "unclassified"));
+        assert!(flow.responsive_packets > 0.3 && flow.responsive_time > 0.3, "{flow:?}");
+        // One cycle per round trip, of 10 ms at least; as long as those that the sender saw, or two of them.
+        let cycle_ms = flow.fct_s.unwrap_or_default() * 1e3 / flow.cycles as f64;
+        let trips = cycle_ms / flow.rtt_p50_ms.unwrap_or_default();
+        println!("{name}: {cycle_ms} ms per cycle, {trips} round trips");
+        assert!(cycle_ms >= 9.0 && (0.4..4.0).contains(&trips), "{trips} round trips per cycle: {flow:?}");
+        assert!(result.choices.iter().any(|choice| choice.flow == name && choice.queue == "responsive"));
+        assert!(result.assessments.iter().any(|row| row.flow == name && row.responsive && row.signals > 0));
+    }
+    let udp = flow(&result, "udp");
+    assert!(udp.responsive_packets < 0.02 && udp.received_bytes > 0, "{udp:?}");
+    assert_eq!((udp.cycles, udp.class_loss.as_str()), (0, "unclassified"));
+    // Each queue keeps to its half.
+    for queue in &result.queues {
+        assert!(queue.departed > 100, "{queue:?}");
+        assert!(queue.departed_bytes as f64 * 8.0 <= 15e6 * result.meta.wall_s + 1e5, "{queue:?}");
+    }
+    let counted =
+        |name: &str| result.law_counters.iter().find(|(counter, _)| counter == name).map(|(_, n)| *n);
+    assert!(counted("loss_packets").is_some_and(|lost| lost > 0), "{:?}", result.law_counters);
+}
+
+/// Strict priority: what the responsive queue wants comes first, and nothing is left unused.
+#[test]
+fn shared_and_strict_queues_use_the_whole_link() {
+    let Some(_turn) = root_and_turn() else { return };
+    for sharing in ["split shared", "split shared sharing strict", "split shared sharing 30:70"] {
+        let result = measure(
+            World::Kernel,
+            &scenario(
+                &format!(
+                    "rate = '20mbit', rtt = '0', qdisc = 'crq standard bfifo limit 20kb responsive bfifo limit 20kb {sharing}'"
+                ),
+                &["name = 'udp', stack = 'udp', rate = '30mbit', duration = '800ms'"],
+            ),
+        );
+        assert_sound(&result);
+        // 20 Mbit/s are 1651 packets in a second; all of them are standard traffic, and half of the link would be 660 of them.
+        let [standard, responsive] = &result.queues[..] else { panic!("two queues") };
+        let most = 1651.0 * result.meta.wall_s + 80.0;
+        assert!((800.0..=most).contains(&(standard.departed as f64)), "{sharing}: {}", standard.departed);
+        assert!(responsive.departed <= 10, "{sharing}: {}", responsive.departed);
+    }
+}
+
+/// A count: so many datagrams leave a link of such a rate in such a time, with the overhead of each, and the rest is dropped
+/// by a queue that is full all the time.
+#[test]
+fn overhead_counts_against_rate_and_limit() {
+    let Some(_turn) = root_and_turn() else { return };
+    let result = measure(
+        World::Kernel,
+        &scenario(
+            "rate = '40mbit', rtt = '0', overhead = 486, qdisc = 'bfifo limit 40000b'",
+            &["name = 'udp', stack = 'udp', rate = '60mbit', duration = '1s'"],
+        ),
+    );
+    assert_sound(&result);
+    let queue = &result.queues[0];
+    assert_eq!(queue.departed_bytes, queue.departed * 2000);
+    // A link of 40 Mbit/s carries 2500 packets of 2000 bytes in a second, and 20 were left in the queue.
+    // Without the overhead it would be 3302.
+    let (departed, wall) = (queue.departed as f64, result.meta.wall_s);
+    assert!((1250.0..=2500.0 * wall + 40.0).contains(&departed), "{departed} in {wall} s");
+    // 20 packets of 2000 bytes at 5 MB/s, or longer where the link was slower than it was to be.
+    let full = queue.sojourn_ns.quantile(0.5).unwrap() as f64 / 1e6;
+    assert!(full >= 7.0 && full * departed / 2500.0 < 12.0, "{full} ms, {departed} packets");
+    assert!(queue.overflowed > 1500, "{}", queue.overflowed);
+}
+
+#[test]
+fn each_flow_has_its_own_round_trip_time_and_captures_hold_what_left() {
+    let Some(_turn) = root_and_turn() else { return };
+    // Some two thousand packets, so that the steps that the kernel leaves unannounced when the machine stumbles once, some
+    // twenty, are a small share of them.
+    let scenario = scenario(
+        "rate = '50mbit', rtt = '8ms', position = 0.2, qdisc = 'pfifo limit 200p'",
+        &[
+            "name = 'near', stack = 'tcp', controller = 'cubic', bytes = '1mb'",
+            "name = 'far', stack = 'tcp', controller = 'cubic', rtt = '50ms', start = '500ms', bytes = '1mb'",
+            "name = 'up', stack = 'tcp', controller = 'cubic', direction = 'up', start = '1s', bytes = '1mb'",
+        ],
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("packets.pcapng");
+    let stop = AtomicBool::new(false);
+    let options =
+        RunOptions { world: World::Kernel, pcap: Some(path.as_path().into()), ..RunOptions::new(&stop) };
+    let result = run::run(&scenario, &options).unwrap();
+    assert_sound(&result);
+    for (index, (name, rtt)) in [("near", 8.0), ("far", 50.0), ("up", 8.0)].into_iter().enumerate() {
+        assert_eq!(flow(&result, name).received_bytes, 1 << 20, "{name}");
+        let least = result.series.rtt[index].iter().map(|(_, rtt)| *rtt).fold(f64::INFINITY, f64::min);
+        // What the machine adds makes neither of the others the far one.
+        let most = if rtt < 50.0 { 50.0 } else { 150.0 };
+        assert!((rtt..most).contains(&least), "{name}: {least} ms");
+    }
+    let captured = std::fs::metadata(&path).unwrap().len();
+    // Up to 160 bytes of each packet's headers and the block around them, of each that was heard of.
+    let heard = result.health.departed.saturating_sub(result.health.unheard);
+    assert!(captured > heard * 80, "{captured} bytes of {heard} packets and their answers");
+}
+
+#[test]
+fn what_the_kernel_cannot_do_is_refused_before_anything_runs() {
+    let Some(_turn) = root_and_turn() else { return };
+    let stop = AtomicBool::new(false);
+    let options = RunOptions { world: World::Kernel, ..RunOptions::new(&stop) };
+    let refused = |qdisc: &str| {
+        let scenario = scenario(
+            &format!("rate = '40mbit', rtt = '10ms', qdisc = '{qdisc}'"),
+            &["stack = 'udp', rate = '1mbit', duration = '100ms'"],
+        );
+        run::run(&scenario, &options).map(|result| result.meta.world).map_err(|error| error.to_string())
+    };
+    let drain = refused("crq responsive bfifo switching drain").unwrap_err();
+    assert!(drain.starts_with("bottleneck.qdisc.switching: ") && drain.contains("--on emu"), "{drain}");
+    let bytes = refused("codel limit 64kb").unwrap_err();
+    assert!(bytes.starts_with("bottleneck.qdisc.limit: "), "{bytes}");
+    match refused("codel ecn") {
+        Ok(world) => assert_eq!(world, "kernel"),
+        Err(error) => {
+            assert!(error.starts_with("bottleneck.qdisc: this kernel has no codel"), "{error}");
+            assert!(error.contains("--on vm"), "{error}");
+        }
+    }
+}
