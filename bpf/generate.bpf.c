@@ -46,6 +46,10 @@ const volatile __u32 payload = 1448;
 const volatile __u32 stretch = 2;
 /* Data frames of a flow that come in a row. */
 __u32 train;
+/* Whether the law watches: it has connections of its own, of which it sees all. */
+__u32 watched;
+/* Whether the next ACKs are of all that was sent. */
+__u32 catch_up;
 
 /* The far ends of the wires: data, acknowledgements. */
 struct {
@@ -56,8 +60,14 @@ struct {
 } wires SEC(".maps");
 
 __u32 turns[2];
-__u32 sent[FLOWS];
-__u32 acknowledged[FLOWS];
+__u32 sent[2 * FLOWS];
+__u32 acknowledged[2 * FLOWS];
+
+/* Where the numbers of a flow are. */
+static __always_inline __u32 numbers_of(__u32 flow)
+{
+	return (watched & 1) * FLOWS + flow;
+}
 
 /* The Internet checksum (RFC 1071) of a sum of 16-bit words, in the order of the wire. */
 static __always_inline __u16 folded(__u32 sum)
@@ -75,12 +85,12 @@ static __always_inline int make_data(struct xdp_md *context)
 	if ((void *)(headers + 1) > (void *)(long)context->data_end)
 		return 0;
 	__builtin_memcpy(headers, envelopes.data, sizeof(envelopes.data));
-	number = 1 + sent[flow];
+	number = 1 + sent[numbers_of(flow)];
 	headers->tcp.source = bpf_htons(SERVER_PORT);
 	headers->tcp.dest = bpf_htons(CLIENT_PORT + flow);
 	headers->tcp.seq = bpf_htonl(number);
 	headers->tcp.check = folded(sums.data + SERVER_PORT + CLIENT_PORT + flow + (number >> 16) + (number & 0xffff));
-	sent[flow] += payload;
+	sent[numbers_of(flow)] += payload;
 	return 1;
 }
 
@@ -99,8 +109,11 @@ int acks(struct xdp_md *context)
 	if ((void *)(headers + 1) > (void *)(long)context->data_end)
 		return XDP_ABORTED;
 	__builtin_memcpy(headers, envelopes.acks, sizeof(envelopes.acks));
-	acknowledged[flow] += stretch * payload;
-	number = 1 + acknowledged[flow];
+	if (catch_up)
+		acknowledged[numbers_of(flow)] = sent[numbers_of(flow)];
+	else
+		acknowledged[numbers_of(flow)] += stretch * payload;
+	number = 1 + acknowledged[numbers_of(flow)];
 	headers->tcp.source = bpf_htons(CLIENT_PORT + flow);
 	headers->tcp.dest = bpf_htons(SERVER_PORT);
 	headers->tcp.ack_seq = bpf_htonl(number);

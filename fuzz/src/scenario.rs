@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use weir_core::Duration;
 use weir_scenario::toml_file::FileError;
 use weir_scenario::{Scenario, ScenarioError};
-use weir_world::run::{RunOptions, World, run as run_scenario};
+use weir_world::{RunOptions, run as run_scenario};
 
 /// Where no trace is: its folder does not exist.
 const PATH: &str = "/nonexistent/fuzz/scenario.toml";
@@ -67,7 +67,7 @@ fn is_tiny(scenario: &Scenario) -> bool {
 
 fn simulate(scenario: &Scenario) {
     let stop = AtomicBool::new(false);
-    let options = RunOptions { world: World::Sim, ..RunOptions::new(&stop) };
+    let options = RunOptions { world: weir_world::SIM, ..RunOptions::new(&stop) };
     if let Ok(result) = run_scenario(scenario, &options) {
         let health = &result.health;
         assert_eq!(health.unaccounted, 0, "packets are not accounted for");

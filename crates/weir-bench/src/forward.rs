@@ -39,6 +39,8 @@ mod skeleton {
 
 use skeleton::GenerateSkel;
 
+/// Flows of the generator.
+const FLOWS: u32 = 64;
 /// Data frames of one call; the kernel makes 64 at a time. A whole number of rounds over all flows.
 const FRAMES: u32 = 8192;
 /// Every other data frame is acknowledged.
@@ -338,15 +340,18 @@ impl<'o> Router<'o> {
         })
     }
 
-    /// The generator by itself.
-    fn idle(&self) -> Result<f64, RouterError> {
+    /// The generator by itself. Nothing of what it makes arrives, so it is not of the connections that the law watches.
+    fn idle(&mut self) -> Result<f64, RouterError> {
+        if let Some(bss) = self.generator.maps.bss_data.as_deref_mut() {
+            bss.watched = 0;
+        }
         Ok(self.data.run(&self.generator.progs.nothing, FRAMES)? / f64::from(FRAMES))
     }
 
     fn visit(&mut self, traffic: &Traffic, with_law: bool) -> Result<f64, RouterError> {
         let _held = if with_law { Some(self.programs.hold(&self.places)?) } else { None };
         if let Some(bss) = self.generator.maps.bss_data.as_deref_mut() {
-            bss.train = traffic.train;
+            (bss.train, bss.watched) = (traffic.train, u32::from(with_law));
         }
         let acks = if traffic.acknowledged { ACKS } else { 0 };
         let mut time = 0.0;
@@ -354,12 +359,24 @@ impl<'o> Router<'o> {
             let mut spent = self.data.send(&self.generator.progs.data, FRAMES)?;
             if acks > 0 {
                 spent += self.acks.send(&self.generator.progs.acks, acks)?;
+            } else {
+                // Or more and more would seem to be in flight. These do not count.
+                self.catch_up(true);
+                self.acks.send(&self.generator.progs.acks, FLOWS)?;
+                self.catch_up(false);
             }
             if call > 0 {
                 time += spent;
             }
         }
         Ok(time / f64::from(CALLS * (FRAMES + acks)))
+    }
+
+    /// Whether ACKs are of all that was sent.
+    fn catch_up(&mut self, whether: bool) {
+        if let Some(bss) = self.generator.maps.bss_data.as_deref_mut() {
+            bss.catch_up = whether.into();
+        }
     }
 }
 
@@ -390,7 +407,7 @@ mod tests {
     use weir_core::Duration;
 
     use super::super::frames::{sum, tcp, tcp_ack};
-    use super::{ACKS, FRAMES, Source, TRAFFIC, run};
+    use super::{ACKS, FLOWS, FRAMES, Source, TRAFFIC, run};
 
     #[test]
     fn frames_are_addressed_to_the_router() {
@@ -416,7 +433,7 @@ mod tests {
     fn calls_are_whole_rounds() {
         assert_eq!(FRAMES, 2 * ACKS);
         for traffic in TRAFFIC {
-            assert_eq!(FRAMES % (64 * traffic.train), 0);
+            assert_eq!(FRAMES % (FLOWS * traffic.train), 0);
         }
     }
 

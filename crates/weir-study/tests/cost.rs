@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicBool;
 use weir_scenario::Scenario;
 use weir_study::figure::{self, Plan};
 use weir_study::suite;
-use weir_world::run::{Cost, RunOptions, World};
+use weir_world::{Cost, RunOptions};
 
 /// The cost of a run that has ended: packets that came to a queue, and rows of tables.
 fn taken(scenario: &Scenario) -> (f64, f64) {
     let stop = AtomicBool::new(false);
-    let options = RunOptions { world: World::Sim, ..RunOptions::new(&stop) };
-    let result = weir_world::run::run(scenario, &options).unwrap();
+    let options = RunOptions { world: weir_world::SIM, ..RunOptions::new(&stop) };
+    let result = weir_world::run(scenario, &options).unwrap();
     let series = &result.series;
     let lists = [
         series.queues.iter().map(Vec::len).sum::<usize>(),
@@ -68,7 +68,7 @@ fn all_that_comes_with_weir_is_well_below_what_a_run_may_cost() {
     for figure in figure::all() {
         for variant in figure.about().variants {
             let plan = Plan {
-                world: World::Sim,
+                world: weir_world::SIM,
                 variant: variant.name,
                 quick: false,
                 runs: Some(1),

@@ -8,7 +8,7 @@ use weir_scenario::Scenario;
 use weir_study::batch::{BatchOptions, BatchProgress, Job, UNFINISHED};
 use weir_study::figure::{self, About, Cell, Figure, FigureError, FigureResult, Plan, Variant};
 use weir_testkit::skip::root_and_turn;
-use weir_world::run::{RunOptions, World};
+use weir_world::RunOptions;
 
 /// A scenario from the lines of its bottleneck and its flows, each flow a line of an inline table.
 fn scenario(bottleneck: &str, flows: &[&str]) -> Scenario {
@@ -102,7 +102,7 @@ fn assert_small(result: &RunResult) {
 
 fn plan(only: Option<&str>) -> Plan {
     Plan {
-        world: World::Emu,
+        world: weir_world::EMU,
         variant: "paper".to_owned(),
         quick: true,
         runs: None,

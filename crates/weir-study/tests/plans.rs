@@ -2,11 +2,16 @@
 
 use weir_study::batch::Job;
 use weir_study::figure::{self, Plan};
-use weir_world::run::World;
 
 fn jobs(id: &str, seed: u64) -> Vec<Job> {
-    let plan =
-        Plan { world: World::Emu, variant: "paper".to_owned(), quick: true, runs: Some(3), seed, only: None };
+    let plan = Plan {
+        world: weir_world::EMU,
+        variant: "paper".to_owned(),
+        quick: true,
+        runs: Some(3),
+        seed,
+        only: None,
+    };
     figure::find(id).unwrap().jobs(&plan)
 }
 
@@ -57,7 +62,7 @@ fn every_job_is_planned_the_same_again() {
 #[test]
 fn only_keeps_what_it_names() {
     let plan = |only: &str| Plan {
-        world: World::Emu,
+        world: weir_world::EMU,
         variant: "paper".to_owned(),
         quick: true,
         runs: Some(1),

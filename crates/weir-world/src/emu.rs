@@ -9,19 +9,39 @@ use weir_link::{LinkConfig, PipelineConfig};
 use crate::capture::Capture;
 use crate::gather;
 use crate::link_thread::{RunningLink, frames, step};
+use crate::real::{StopOnDrop, check_real, delays, launch, port, since, time_zero, topology_spec, watch};
 use crate::record::{Recorder, Tap};
-use crate::run::{
-    Ended, LAW_CAPACITY, RunError, RunOptions, Switch, World, delays, launch, port, since, time_zero,
-    topology_spec, watch,
-};
+use crate::run::{Ended, LAW_CAPACITY, RunError, RunOptions};
+use crate::world::{Clock, EMU, World};
 use weir_report::result::RunResult;
-use weir_scenario::Scenario;
+use weir_scenario::{Refusal, Scenario};
 use weir_testbed::edges;
 use weir_testbed::host::Topology;
 use weir_testbed::traffic::{self, Control};
 
+/// The world.
+pub(crate) struct Emu;
+
+impl World for Emu {
+    fn name(&self) -> &'static str {
+        "emu"
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Real
+    }
+
+    fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
+        check_real(scenario)
+    }
+
+    fn run(&self, scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+        run(scenario, options)
+    }
+}
+
 /// Runs `scenario` with the bottleneck in user space.
-pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let flows = scenario.expanded_flows();
     let spec = topology_spec(scenario, &flows);
     let topology = Topology::build(&spec)?;
@@ -35,7 +55,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
 
     let mut link = prepare(scenario, &topology, options, tap)?;
     // Flows end when `control` is dropped at the latest, the bottleneck when `link` is: also where `?` leaves early.
-    let control = Switch(Control::held());
+    let control = StopOnDrop(Control::held());
     let running = launch(scenario, &flows, &topology, &control.0, options.run)?;
     let (start, since_1970) = time_zero();
     began.get_or_init(|| since_1970);
@@ -53,21 +73,16 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     capture.map(Capture::finish).transpose()?;
     let report = finished.report;
     let ended = Ended {
-        world: World::Emu,
         io: format!("{}, {} scheduling", report.path, report.scheduling),
         flows: flows.into_iter().zip(results).collect(),
-        workloads: Vec::new(),
         health: gather::emulator_health(scenario, &report, &recorder),
-        recorder,
         law_counters: finished.law.map_or_else(Vec::new, |law| gather::named(&law.counters())),
-        qdiscs: Vec::new(),
-        seed: Seed { seed: scenario.seed, run: options.run },
         started_unix_s: Some(since_1970.as_secs()),
         wall,
         cut_short,
-        cut_workloads: Vec::new(),
         capture_missed: missed,
         host_drops,
+        ..Ended::new(EMU, recorder, Seed { seed: scenario.seed, run: options.run })
     };
     Ok(gather::result(scenario, ended))
 }

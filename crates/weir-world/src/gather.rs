@@ -6,7 +6,8 @@ use weir_core::{Duration, Histogram};
 use weir_law::{Signal, Verdict};
 
 use crate::record::{FlowRecord, Recorder};
-use crate::run::{Ended, World};
+use crate::run::Ended;
+use crate::world::World;
 use weir_report::result::{
     AssessmentRow, ChoiceRow, FlowResult, Health, Meta, QueueResult, RunResult, Series, WorkloadResult,
 };
@@ -113,7 +114,7 @@ fn meta(scenario: &Scenario, ended: &Ended) -> Meta {
         seed: ended.seed,
         started_unix_s: ended.started_unix_s,
         wall_s: ended.wall.as_secs_f64(),
-        machine: (ended.world != World::Sim).then(machine),
+        machine: (!ended.world.is_virtual()).then(machine),
         io: ended.io.clone(),
         scenario: scenario.clone(),
         // A scenario whose law cannot be has not run.
@@ -301,9 +302,9 @@ pub(crate) fn warn_of_lateness(scenario: &Scenario, health: &mut Health) {
 
 /// The longest round trip on which a flow's controller answers marks, if that is one of Weir's in this world and has such a
 /// limit.
-fn limit_of_marks(flow: &Flow, world: World) -> Option<Duration> {
+fn limit_of_marks(flow: &Flow, world: &dyn World) -> Option<Duration> {
     let entry = match flow.stack {
-        Stack::Tcp | Stack::Quic if world == World::Sim => {
+        Stack::Tcp | Stack::Quic if world.is_virtual() => {
             weir_cc::find(traffic::catalogue_name(&flow.controller)).ok()?
         }
         Stack::Quic => match traffic::find_controller(Stack::Quic, &flow.controller) {
@@ -325,7 +326,7 @@ fn ignored_marks(scenario: &Scenario, ended: &Ended) -> Vec<String> {
         (rtt > limit).then_some(limit)
     };
     let flows = ended.flows.iter().zip(records).filter_map(|((flow, seen), record)| {
-        let of_path = || on_path(flow).filter(|_| ended.world != World::Sim && record.marked > 0);
+        let of_path = || on_path(flow).filter(|_| !ended.world.is_virtual() && record.marked > 0);
         let limit = seen.ignored_marks_beyond.or_else(of_path)?;
         Some(("flow", flow.name.as_str(), flow.controller.as_str(), limit))
     });

@@ -1,16 +1,21 @@
-//! Runs a scenario in a world: on real packets through a queue in user space ([`World::Emu`](run::World::Emu)) or in the
+//! Runs a scenario in a world: on real packets through a queue in user space ([`EMU`](world::EMU)) or in the
 //! kernel, in a micro-VM, or in virtual time.
 
 pub mod run;
 pub mod vm;
+pub mod world;
 
 mod capture;
 mod emu;
 mod gather;
 mod kernel;
 mod link_thread;
+mod real;
 mod record;
 mod sim;
+
+pub use run::{Cost, Progress, RunError, RunOptions, check, run};
+pub use world::{ALL, Clock, EMU, KERNEL, SIM, VM, World};
 
 #[doc(hidden)]
 pub mod foreign {

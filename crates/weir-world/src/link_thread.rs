@@ -10,7 +10,8 @@ use weir_core::Duration;
 use weir_link::{DEFAULT_STEP, IoError, Link, LinkConfig, Observer, PipelineConfig};
 use weir_qdisc::Qdisc;
 
-use crate::run::{RunError, longest_rtt};
+use crate::real::longest_rtt;
+use crate::run::RunError;
 use weir_scenario::{FULL_PACKET, Scenario};
 use weir_testbed::host::Namespace;
 

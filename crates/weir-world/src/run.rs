@@ -1,95 +1,34 @@
-//! Runs a scenario on real packets, in any world: what the worlds have in common. Each builds its hosts and its
-//! bottleneck ([`crate::emu`], [`crate::kernel`]); flows, clock and results are the same.
+//! Runs a scenario in any world: its options, what it is checked for, what can go wrong, and what a world hands over when
+//! it has ended.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::AtomicBool;
 
-use serde::Serialize;
 use thiserror::Error;
-use weir_core::{Bytes, Duration, Seed};
-use weir_law::FlowKey;
-use weir_link::{IoError, IoKind};
-
-use crate::emu;
-use crate::kernel::{self, KernelWorldError};
-use crate::record::Recorder;
-use crate::sim;
-use crate::vm;
+use weir_core::{Duration, Seed};
+use weir_link::IoKind;
 use weir_report::output::Target;
 use weir_report::pcapng::PcapngError;
 use weir_report::result::{Health, RunResult, WorkloadResult};
-use weir_scenario::{Bottleneck, Direction, Flow, Hosts, Pattern, Refusal, Scenario};
-use weir_testbed::edges::EdgeError;
-use weir_testbed::host::{HostError, Topology, TopologySpec};
-use weir_testbed::traffic::{
-    self, Amount, Control, FlowSpec, QuicSpec, Stack, TcpSpec, Traffic, TrafficError, UdpSpec,
-};
-use weir_vm::VmError;
+use weir_scenario::{Flow, Refusal, Scenario};
+use weir_testbed::traffic;
 
-/// The server port of the first flow; the others count up from it. The law and the recorder tell flows apart by it.
-const FIRST_PORT: u16 = 20_000;
-/// Where clients listen for UDP: below the ports that the kernel gives away (32768 on, `ip_local_port_range`), or a QUIC
-/// client that started earlier might have taken one.
-const FIRST_UDP_CLIENT_PORT: u16 = 30_000;
+use crate::record::Recorder;
+use crate::sim;
+use crate::world::{EMU, World};
+
 /// Flows that the law keeps state for: all that a scenario can have, and room for strays.
 pub(crate) const LAW_CAPACITY: usize = 4_096;
-/// How often progress is told and ends are looked for.
-const TICK: std::time::Duration = std::time::Duration::from_millis(50);
-
-/// Where a scenario runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum World {
-    /// Real packets through a queue in user space.
-    #[default]
-    Emu,
-    /// Real packets through the kernel's own queues.
-    Kernel,
-    /// World `kernel` in a micro-VM with a kernel of its own.
-    Vm,
-    /// Virtual time.
-    Sim,
-}
-
-impl World {
-    /// `emu`, `kernel`, `vm` or `sim`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Emu => "emu",
-            Self::Kernel => "kernel",
-            Self::Vm => "vm",
-            Self::Sim => "sim",
-        }
-    }
-}
-
 /// A run that could not be made or finished.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The scenario asks for what cannot be.
     #[error("{0}")]
     Scenario(String),
-    /// The network could not be built.
+    /// The world could not set up what the run needs, or lost it.
     #[error(transparent)]
-    Host(#[from] HostError),
-    /// The interfaces could not be made fit for the bottleneck.
-    #[error(transparent)]
-    Edges(#[from] EdgeError),
-    /// The bottleneck could not open its interfaces, or lost one.
-    #[error("the bottleneck: {0}")]
-    Link(#[from] IoError),
-    /// The kernel's queues could not be set up or measured.
-    #[error(transparent)]
-    Kernel(#[from] KernelWorldError),
-    /// The micro-VM did not come to a result.
-    #[error(transparent)]
-    Vm(#[from] VmError),
-    /// A flow could not be started.
-    #[error(transparent)]
-    Traffic(#[from] TrafficError),
-    /// The capture could not be written.
+    World(Box<dyn std::error::Error + Send + Sync>),
+    /// The capture or the trace could not be written.
     #[error("cannot write {path}: {source}; choose another folder with --out")]
     Capture {
         /// The file.
@@ -102,11 +41,18 @@ pub enum RunError {
     Panic(&'static str),
 }
 
+impl RunError {
+    /// What a world failed at.
+    pub fn of_world(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::World(Box::new(error))
+    }
+}
+
 /// How to run a scenario.
 #[derive(Clone)]
 pub struct RunOptions<'a> {
     /// Where to run it.
-    pub world: World,
+    pub world: &'static dyn World,
     /// The number of the run under the scenario's seed.
     pub run: u64,
     /// How packets are read and written in user space.
@@ -140,7 +86,7 @@ impl<'a> RunOptions<'a> {
     /// Run 0 in world `emu`, the best way to move packets, no capture, no progress.
     pub fn new(stop: &'a AtomicBool) -> Self {
         Self {
-            world: World::Emu,
+            world: EMU,
             run: 0,
             io: IoKind::Auto,
             kernel: None,
@@ -156,7 +102,7 @@ impl<'a> RunOptions<'a> {
 
 /// What is known of a run once it has ended.
 pub(crate) struct Ended {
-    pub(crate) world: World,
+    pub(crate) world: &'static dyn World,
     /// How packets were moved and queued, in a line.
     pub(crate) io: String,
     pub(crate) flows: Vec<(Flow, traffic::FlowResult)>,
@@ -180,6 +126,29 @@ pub(crate) struct Ended {
     pub(crate) capture_missed: u64,
     /// Packets that the hosts' interfaces dropped.
     pub(crate) host_drops: u64,
+}
+
+impl Ended {
+    /// Of a run that measured nothing but what `recorder` has, took no time, and was not cut short. Worlds set the rest.
+    pub(crate) fn new(world: &'static dyn World, recorder: Box<Recorder>, seed: Seed) -> Self {
+        Self {
+            world,
+            io: String::new(),
+            flows: Vec::new(),
+            workloads: Vec::new(),
+            recorder,
+            health: Health::default(),
+            law_counters: Vec::new(),
+            qdiscs: Vec::new(),
+            seed,
+            started_unix_s: None,
+            wall: Duration::ZERO,
+            cut_short: None,
+            cut_workloads: Vec::new(),
+            capture_missed: 0,
+            host_drops: 0,
+        }
+    }
 }
 
 /// What a run in world `sim` costs, by an estimate that is made before it begins.
@@ -213,234 +182,23 @@ impl Cost {
     }
 }
 
-/// Runs `scenario` in the world that `options` names. Everything that is made for it on the host is gone when this
-/// returns, and when the process is killed.
+/// Runs `scenario` in the world that `options` names, if that has what it asks for. Everything that is made for it on the
+/// host is gone when this returns, and when the process is killed.
 ///
 /// # Errors
-/// If the network, the bottleneck or a flow cannot be set up, or the bottleneck fails. A flow that fails under way is no
-/// error: its result says what happened.
+/// As [`World::check`], [`World::affordable`] and [`World::run`].
 pub fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
-    check(scenario, options.world)
-        .and_then(|()| affordable(scenario, options.world, options.large))
-        .map_err(|Refusal { key, message }| {
-            RunError::Scenario(format!("{}: {message}", scenario.said_of_run(&key)))
-        })?;
-    match options.world {
-        World::Emu => emu::run(scenario, options),
-        World::Kernel => kernel::run(scenario, options),
-        World::Vm => Ok(vm::run_scenario(scenario, options)?),
-        World::Sim => sim::run(scenario, options),
-    }
+    check(scenario, options.world, options.large).map_err(|Refusal { key, message }| {
+        RunError::Scenario(format!("{}: {message}", scenario.said_of_run(&key)))
+    })?;
+    options.world.run(scenario, options)
 }
 
-/// Whether `world` has what `scenario` asks for, as far as that can be told without running it; otherwise the key, as
-/// [`Scenario::said`] takes it, and what is wrong.
-pub fn check(scenario: &Scenario, world: World) -> Result<(), Refusal> {
-    if world != World::Sim
-        && let Some(key) = scenario.needs_simulator()
-    {
-        return Err(Refusal::new(key, "only world sim has it; use --on sim or remove the key".to_owned()));
-    }
-    match world {
-        World::Sim => sim::check(scenario),
-        World::Emu | World::Kernel => {
-            for (index, flow) in scenario.flows.iter().enumerate() {
-                flow.real_controller().map_err(|message| {
-                    Refusal::new(format!("flow.{index}.controller"), format!("{message}; or use --on sim"))
-                })?;
-            }
-            if world == World::Kernel { kernel::check(scenario) } else { Ok(()) }
-        }
-        // It is the guest's kernel that has to have them.
-        World::Vm => Ok(()),
-    }
-}
-
-/// Whether a run in `world` costs no more than it may: what runs on the real clock is bounded by that, and a `large` run by
-/// nothing. Otherwise the key, as [`Scenario::said`] takes it, and what is wrong.
-pub fn affordable(scenario: &Scenario, world: World, large: bool) -> Result<(), Refusal> {
-    if world == World::Sim && !large { sim::affordable(scenario, &Cost::MOST) } else { Ok(()) }
-}
-
-/// When everything is ready: a moment shortly ahead, the same for all, and what it is in time since 1970.
-#[allow(clippy::disallowed_methods, reason = "these worlds run on the real clock")]
-pub(crate) fn time_zero() -> (Instant, std::time::Duration) {
-    let lead = (traffic::HELD_POLL * 4).to_std();
-    (Instant::now() + lead, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + lead)
-}
-
-/// The wall-clock time since `start`.
-#[allow(clippy::disallowed_methods, reason = "these worlds run on the real clock")]
-pub(crate) fn since(start: Instant) -> Duration {
-    Duration::from(Instant::now().saturating_duration_since(start))
-}
-
-/// Stops the flows when it goes.
-pub(crate) struct Switch(pub(crate) Control);
-
-impl Drop for Switch {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
-}
-
-pub(crate) fn port(index: usize) -> u16 {
-    FIRST_PORT + index as u16
-}
-
-/// The hosts that a scenario with these flows needs.
-pub(crate) fn topology_spec(scenario: &Scenario, flows: &[Flow]) -> TopologySpec {
-    let [server_addresses, client_addresses] = Hosts::of(flows).counts();
-    TopologySpec {
-        server_addresses,
-        client_addresses,
-        tcp_buffer: window(scenario),
-        ..TopologySpec::default()
-    }
-}
-
-/// Room for what can be under way: the bandwidth-delay product, as much again in the queue, and a margin for flows that
-/// overshoot both.
-pub(crate) fn window(scenario: &Scenario) -> Bytes {
-    let bdp = scenario.bottleneck.rate.bytes_in(longest_rtt(scenario)).0;
-    Bytes(bdp.saturating_mul(4).saturating_add(16 << 20).clamp(16 << 20, 1 << 30))
-}
-
-pub(crate) fn longest_rtt(scenario: &Scenario) -> Duration {
-    let of = |flow: &Flow| flow.rtt.unwrap_or(scenario.bottleneck.rtt) + scenario.link_delay(flow) * 2;
-    scenario.flows.iter().map(of).max().unwrap_or_default().max(scenario.bottleneck.rtt)
-}
-
-/// The delays of each flow: before the queue, and before the law sees the acknowledgement.
-pub(crate) fn delays(scenario: &Scenario, flows: &[Flow]) -> weir_link::DelayChoice {
-    let Bottleneck { rtt, position, .. } = scenario.bottleneck;
-    let split = move |rtt: Duration| {
-        let behind = rtt.scale(position);
-        (rtt - behind, behind)
-    };
-    let of_port: Vec<_> = flows.iter().map(|flow| split(flow.rtt.unwrap_or(rtt))).collect();
-    Box::new(move |key: Option<&FlowKey>, _| {
-        let ports = key.map_or([0, 0], |key| [key.low.port(), key.high.port()]);
-        let index = |port: &u16| port.checked_sub(FIRST_PORT).map(usize::from);
-        ports.iter().filter_map(index).find_map(|index| of_port.get(index).copied()).unwrap_or_default()
-    })
-}
-
-/// Starts all flows of the run of that number; each sets out at its own time.
-pub(crate) fn launch(
-    scenario: &Scenario,
-    flows: &[Flow],
-    topology: &Topology,
-    control: &Control,
-    run: u64,
-) -> Result<Vec<traffic::Flow>, RunError> {
-    let hosts = Hosts::of(flows);
-    let mut running = Vec::new();
-    for (index, flow) in flows.iter().enumerate() {
-        let spec = flow_spec(scenario, flow, index, hosts.at(index), topology, run);
-        let (server, client) = match flow.direction {
-            Direction::Down => (&topology.server, &topology.client),
-            Direction::Up => (&topology.client, &topology.server),
-        };
-        running.push(traffic::Flow::launch(&spec, server, client, control)?);
-    }
-    Ok(running)
-}
-
-fn flow_spec(
-    scenario: &Scenario,
-    flow: &Flow,
-    index: usize,
-    hosts: [usize; 2],
-    topology: &Topology,
-    run: u64,
-) -> FlowSpec {
-    let [server, client] = hosts;
-    let client = topology.client_addr(client);
-    let server = if flow.ecn { topology.server_ecn_addr(server) } else { topology.server_addr(server) };
-    let (from, to) = match flow.direction {
-        Direction::Down => (server, client),
-        Direction::Up => (client, server),
-    };
-    let client_port = if flow.stack == Stack::Udp { FIRST_UDP_CLIENT_PORT + index as u16 } else { 0 };
-    // Flows without an end of their own last until the run ends.
-    let amount = match (flow.bytes, flow.duration) {
-        (Some(bytes), _) => Amount::Bytes(bytes),
-        (None, Some(duration)) => Amount::Time(duration),
-        (None, None) => Amount::Time(scenario.measure.timeout * 2),
-    };
-    FlowSpec {
-        name: flow.name.clone(),
-        server: SocketAddr::new(from, port(index)),
-        client: SocketAddr::new(to, client_port),
-        start: flow.start,
-        amount,
-        ecn: flow.ecn,
-        traffic: match flow.stack {
-            Stack::Tcp => Traffic::Tcp(TcpSpec {
-                controller: flow.controller.clone(),
-                two_way: flow.pattern == Pattern::TwoWay,
-            }),
-            Stack::Quic => Traffic::Quic(QuicSpec {
-                window: window(scenario),
-                seed: Seed { seed: scenario.seed, run },
-                ..QuicSpec::new(&flow.controller)
-            }),
-            Stack::Udp => Traffic::Udp(UdpSpec::new(flow.rate.unwrap_or_default())),
-        },
-    }
-}
-
-/// Waits until every flow that has an end has reached it, and tells how far that is. Returns why the run ended before.
-#[allow(clippy::disallowed_methods, reason = "progress is looked at in real time")]
-pub(crate) fn watch(
-    scenario: &Scenario,
-    flows: &[Flow],
-    running: &[traffic::Flow],
-    bottleneck_failed: &dyn Fn() -> bool,
-    options: &RunOptions,
-    start: Instant,
-) -> Option<&'static str> {
-    let received: Vec<_> = running.iter().map(traffic::Flow::received).collect();
-    let has_end = |flow: &Flow| flow.bytes.is_some() || flow.duration.is_some();
-    loop {
-        let now = since(start);
-        let mut left = Duration::ZERO;
-        let mut unfinished = 0;
-        for ((flow, running), received) in flows.iter().zip(running).zip(&received) {
-            if has_end(flow) && !running.is_finished() {
-                unfinished += 1;
-                left = left.max(time_left(flow, now, received.load(Ordering::Relaxed)));
-            }
-        }
-        if unfinished == 0 {
-            return None;
-        }
-        if options.stop.load(Ordering::Relaxed) {
-            return Some("interrupted");
-        }
-        if now >= scenario.measure.timeout {
-            return Some("timeout");
-        }
-        if bottleneck_failed() {
-            return Some("the bottleneck failed");
-        }
-        let left = left.min(scenario.measure.timeout - now);
-        let done = now.as_secs_f64() / (now + left).as_secs_f64().max(1e-9);
-        (options.progress)(Progress { done, left: Some(left.to_std()) });
-        std::thread::sleep(TICK);
-    }
-}
-
-/// How long a flow will still take at the rate that it has had so far.
-fn time_left(flow: &Flow, now: Duration, received: u64) -> Duration {
-    let running = now - flow.start;
-    match (flow.bytes, flow.duration) {
-        (Some(bytes), _) => {
-            let share = received as f64 / bytes.0.max(1) as f64;
-            if share > 0.001 { running.scale((1.0 - share).max(0.0) / share) } else { Duration::MAX }
-        }
-        (None, Some(duration)) => flow.start + duration - now,
-        (None, None) => Duration::ZERO,
-    }
+/// Whether `world` has what `scenario` asks for and, unless the run may be `large`, whether it costs no more than it may.
+///
+/// # Errors
+/// The first key that cannot be.
+pub fn check(scenario: &Scenario, world: &dyn World, large: bool) -> Result<(), Refusal> {
+    world.check(scenario)?;
+    if large { Ok(()) } else { world.affordable(scenario) }
 }

@@ -16,8 +16,10 @@ use weir_law::Law;
 use weir_sim::{Amount, FASTEST_DATAGRAMS, FlowSpec, HopId, Kind, MOST_ARRIVALS, Network};
 
 use crate::gather;
+use crate::real::{port, window};
 use crate::record::Recorder;
-use crate::run::{Ended, LAW_CAPACITY, Progress, RunError, RunOptions, World, port, window};
+use crate::run::{Cost, Ended, LAW_CAPACITY, Progress, RunError, RunOptions};
+use crate::world::{Clock, SIM, World};
 pub(crate) use cost::affordable;
 use watcher::Watcher;
 use weir_report::result::{Health, RunResult};
@@ -30,8 +32,33 @@ use wiretap::Wiretap;
 /// How often, in virtual time, progress is told and an interrupt is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The world.
+pub(crate) struct Sim;
+
+impl World for Sim {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Virtual
+    }
+
+    fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
+        check(scenario)
+    }
+
+    fn affordable(&self, scenario: &Scenario) -> Result<(), Refusal> {
+        affordable(scenario, &Cost::MOST)
+    }
+
+    fn run(&self, scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+        run(scenario, options)
+    }
+}
+
 /// Runs `scenario` in virtual time.
-pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let flows = scenario.expanded_flows();
     let params = scenario.law_params().map_err(RunError::Scenario)?;
     let queues = scenario.queue_names().iter().map(Vec::len).sum();
@@ -87,27 +114,21 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
         }
     }
     let ended = Ended {
-        world: World::Sim,
         io: "virtual time".to_owned(),
         flows: flows.into_iter().zip(results).collect(),
         workloads: done,
-        recorder: Box::new(watcher.recorder),
         health,
         law_counters: gather::named(&watcher.law.counters()),
-        qdiscs: Vec::new(),
-        seed,
-        started_unix_s: None,
         wall: end.since(Time::ZERO),
         cut_short,
         cut_workloads,
-        capture_missed: 0,
-        host_drops: 0,
+        ..Ended::new(SIM, Box::new(watcher.recorder), seed)
     };
     Ok(gather::result(scenario, ended))
 }
 
 /// What would never end, or nearly so, and controllers that are not known.
-pub(crate) fn check(scenario: &Scenario) -> Result<(), Refusal> {
+fn check(scenario: &Scenario) -> Result<(), Refusal> {
     for (index, flow) in scenario.flows.iter().enumerate() {
         let fail = |key: &str, message: String| Err(Refusal::new(format!("flow.{index}.{key}"), message));
         let up = flow.direction == Direction::Up && flow.stack != Stack::Udp;

@@ -12,11 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::run::{Progress, RunOptions};
+use crate::real::without_simulator;
+use crate::run::{Progress, RunError, RunOptions};
+use crate::world::{Clock, World};
 use weir_report::output::Target;
 use weir_report::read;
 use weir_report::result::RunResult;
-use weir_scenario::Scenario;
+use weir_scenario::{Refusal, Scenario};
 use weir_vm::guest::{TCG, folder_prefix, quoted, unpack};
 use weir_vm::{Cache, Guest, Kernel, Stream, VmError};
 
@@ -117,6 +119,28 @@ pub fn run_scenarios(
             });
         }
     });
+}
+
+/// The world: `kernel` in a guest of its own.
+pub(crate) struct Vm;
+
+impl World for Vm {
+    fn name(&self) -> &'static str {
+        "vm"
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Guest
+    }
+
+    /// The guest's kernel has to have the rest.
+    fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
+        without_simulator(scenario)
+    }
+
+    fn run(&self, scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+        run_scenario(scenario, options).map_err(RunError::of_world)
+    }
 }
 
 /// Runs one scenario in a guest of its own.

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use weir_report::result::{FlowResult, RunResult};
 use weir_scenario::Scenario;
 use weir_testkit::skip;
-use weir_world::run::{self, RunOptions, World};
+use weir_world::{self as run, RunOptions, World};
 
 /// One run at a time: they measure time.
 fn root_and_turn() -> Option<MutexGuard<'static, ()>> {
@@ -25,7 +25,7 @@ fn scenario(bottleneck: &str, flows: &[&str]) -> Scenario {
     Scenario::parse(&text, "test").unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-fn measure(world: World, scenario: &Scenario) -> RunResult {
+fn measure(world: &'static dyn World, scenario: &Scenario) -> RunResult {
     let stop = AtomicBool::new(false);
     run::run(scenario, &RunOptions { world, ..RunOptions::new(&stop) }).unwrap()
 }
@@ -75,7 +75,7 @@ fn one_queue_carries_what_the_emulators_does() {
             "name = 'udp', stack = 'udp', rate = '6mbit', start = '300ms'",
         ],
     );
-    let kernel = measure(World::Kernel, &scenario);
+    let kernel = measure(weir_world::KERNEL, &scenario);
     assert_sound(&kernel);
     assert_eq!((kernel.meta.world.as_str(), kernel.meta.cut_short.as_deref()), ("kernel", None));
     assert_eq!(kernel.queues.len(), 1);
@@ -86,7 +86,7 @@ fn one_queue_carries_what_the_emulators_does() {
     assert!(udp.goodput_bps > 3e6 && udp.goodput_bps < 6e6, "{udp:?}");
     assert_eq!((udp.cycles, udp.class_loss.as_str()), (0, "unclassified"));
 
-    let emu = measure(World::Emu, &scenario);
+    let emu = measure(weir_world::EMU, &scenario);
     let ratio = cubic.fct_s.unwrap() / flow(&emu, "cubic").fct_s.unwrap();
     assert!((0.4..2.5).contains(&ratio), "completion times differ by a factor of {ratio}");
     let median = |result: &RunResult| result.queues[0].sojourn_ns.quantile(0.5).unwrap() as f64 / 1e6;
@@ -101,7 +101,7 @@ fn one_queue_carries_what_the_emulators_does() {
 fn responsive_flows_get_their_queue_and_udp_does_not() {
     let Some(_turn) = root_and_turn() else { return };
     let result = measure(
-        World::Kernel,
+        weir_world::KERNEL,
         &scenario(
             "rate = '30mbit', rtt = '10ms', qdisc = 'crq standard bfifo responsive bfifo'",
             &[
@@ -146,7 +146,7 @@ fn shared_and_strict_queues_use_the_whole_link() {
     let Some(_turn) = root_and_turn() else { return };
     for sharing in ["split shared", "split shared sharing strict", "split shared sharing 30:70"] {
         let result = measure(
-            World::Kernel,
+            weir_world::KERNEL,
             &scenario(
                 &format!(
                     "rate = '20mbit', rtt = '0', qdisc = 'crq standard bfifo limit 20kb responsive bfifo limit 20kb {sharing}'"
@@ -169,7 +169,7 @@ fn shared_and_strict_queues_use_the_whole_link() {
 fn overhead_counts_against_rate_and_limit() {
     let Some(_turn) = root_and_turn() else { return };
     let result = measure(
-        World::Kernel,
+        weir_world::KERNEL,
         &scenario(
             "rate = '40mbit', rtt = '0', overhead = 486, qdisc = 'bfifo limit 40000b'",
             &["name = 'udp', stack = 'udp', rate = '60mbit', duration = '1s'"],
@@ -205,7 +205,7 @@ fn each_flow_has_its_own_round_trip_time_and_captures_hold_what_left() {
     let path = folder.path().join("packets.pcapng");
     let stop = AtomicBool::new(false);
     let options =
-        RunOptions { world: World::Kernel, pcap: Some(path.as_path().into()), ..RunOptions::new(&stop) };
+        RunOptions { world: weir_world::KERNEL, pcap: Some(path.as_path().into()), ..RunOptions::new(&stop) };
     let result = run::run(&scenario, &options).unwrap();
     assert_sound(&result);
     for (index, (name, rtt)) in [("near", 8.0), ("far", 50.0), ("up", 8.0)].into_iter().enumerate() {
@@ -225,7 +225,7 @@ fn each_flow_has_its_own_round_trip_time_and_captures_hold_what_left() {
 fn what_the_kernel_cannot_do_is_refused_before_anything_runs() {
     let Some(_turn) = root_and_turn() else { return };
     let stop = AtomicBool::new(false);
-    let options = RunOptions { world: World::Kernel, ..RunOptions::new(&stop) };
+    let options = RunOptions { world: weir_world::KERNEL, ..RunOptions::new(&stop) };
     let refused = |qdisc: &str| {
         let scenario = scenario(
             &format!("rate = '40mbit', rtt = '10ms', qdisc = '{qdisc}'"),

@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 
 use weir_report::result::{FlowResult, RunResult};
 use weir_scenario::Scenario;
-use weir_world::run::{self, RunOptions};
+use weir_world::{self as run, RunOptions};
 
 /// A scenario from the lines of its bottleneck and its flows, each flow a line of an inline table.
 fn scenario(bottleneck: &str, flows: &[&str]) -> Scenario {

@@ -13,14 +13,14 @@ use std::sync::atomic::AtomicBool;
 
 use weir_report::result::RunResult;
 use weir_scenario::Scenario;
-use weir_world::run::{RunOptions, World, run};
+use weir_world::{RunOptions, run};
 
 const EXAMPLE: &str = include_str!("../../../examples/dctcp-beside-cubic.toml");
 
 fn simulate(text: &str, number: u64) -> RunResult {
     let scenario = Scenario::parse(text, "test.toml").unwrap();
     let stop = AtomicBool::new(false);
-    let options = RunOptions { world: World::Sim, run: number, ..RunOptions::new(&stop) };
+    let options = RunOptions { world: weir_world::SIM, run: number, ..RunOptions::new(&stop) };
     run(&scenario, &options).unwrap()
 }
 
@@ -69,9 +69,9 @@ fn what_it_cannot_do_is_said_before_it_runs() {
         let options = RunOptions { world, ..RunOptions::new(&stop) };
         run(&scenario, &options).unwrap_err().to_string()
     };
-    let error = refused("direction = \"up\"", World::Sim);
+    let error = refused("direction = \"up\"", weir_world::SIM);
     assert!(error.contains("direction") && error.contains("[bottleneck.reverse]"), "{error}");
-    for world in [World::Emu, World::Kernel, World::Vm] {
+    for world in [weir_world::EMU, weir_world::KERNEL, weir_world::VM] {
         let error = refused("path = [\"bottleneck\"]", world);
         assert!(error.contains("path: only world sim") && error.contains("--on sim"), "{error}");
     }
@@ -100,7 +100,7 @@ fn run_example(name: &str) -> RunResult {
     let run_it = || {
         let scenario = Scenario::parse(&text, &example(name)).unwrap();
         let stop = AtomicBool::new(false);
-        run(&scenario, &RunOptions { world: World::Sim, ..RunOptions::new(&stop) }).unwrap()
+        run(&scenario, &RunOptions { world: weir_world::SIM, ..RunOptions::new(&stop) }).unwrap()
     };
     let result = run_it();
     let json = |result: &RunResult| serde_json::to_string(result).unwrap();
@@ -326,7 +326,7 @@ fn what_only_it_can_do_is_refused_elsewhere() {
     ] {
         let scenario = Scenario::parse(&EXAMPLE.replacen(from, to, 1), "test.toml").unwrap();
         let stop = AtomicBool::new(false);
-        for world in [World::Emu, World::Kernel, World::Vm] {
+        for world in [weir_world::EMU, weir_world::KERNEL, weir_world::VM] {
             let error =
                 run(&scenario, &RunOptions { world, ..RunOptions::new(&stop) }).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains("use --on sim or remove the key"), "{error}");

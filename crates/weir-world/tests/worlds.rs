@@ -11,9 +11,9 @@ use std::sync::atomic::AtomicBool;
 
 use weir_report::result::RunResult;
 use weir_scenario::Scenario;
-use weir_world::run::{RunOptions, World, run};
+use weir_world::{RunOptions, World, run};
 
-fn measure(qdisc: &str, controller: &str, world: World) -> RunResult {
+fn measure(qdisc: &str, controller: &str, world: &'static dyn World) -> RunResult {
     let text = format!(
         "flow = [{{ stack = 'tcp', controller = '{controller}', duration = '15s' }}]\n\
          bottleneck = {{ rate = '20mbit', rtt = '20ms', qdisc = '{qdisc}' }}\n"
@@ -42,9 +42,9 @@ fn one_flow_fares_alike_in_emu_and_sim() {
     let mut apart = Vec::new();
     for qdisc in ["bfifo limit 1bdp", "codel"] {
         for controller in ["cubic", "reno", "bbr"] {
-            let real = measure(qdisc, controller, World::Emu);
+            let real = measure(qdisc, controller, weir_world::EMU);
             let (goodput, wait, drops) = numbers(&real);
-            let (goodput_sim, wait_sim, drops_sim) = numbers(&measure(qdisc, controller, World::Sim));
+            let (goodput_sim, wait_sim, drops_sim) = numbers(&measure(qdisc, controller, weir_world::SIM));
             let kind = qdisc.split(' ').next().unwrap_or_default();
             println!(
                 "{kind:6} {controller:6} {goodput:10.2} {goodput_sim:6.2} {wait:12.2} {wait_sim:6.2} {drops:10} {drops_sim:4}"

@@ -10,7 +10,7 @@ use weir_report::page;
 use weir_report::result::RunResult;
 use weir_report::summary;
 use weir_scenario::Scenario;
-use weir_world::run::{self, RunOptions};
+use weir_world::{self as world, RunOptions};
 
 use crate::cli::{Io, RunArgs, World};
 use crate::talk;
@@ -69,10 +69,7 @@ fn load(args: &RunArgs) -> anyhow::Result<Vec<Scenario>> {
                 scenario.measure.pcap |= args.pcap;
                 scenario.measure.trace |= args.trace;
             },
-            |scenario| {
-                run::check(scenario, args.place.world.into())?;
-                run::affordable(scenario, args.place.world.into(), args.large)
-            },
+            |scenario| world::check(scenario, args.place.world.into(), args.large),
         )?;
         crate::rates::warn_of_scenario(path);
         anyhow::ensure!(
@@ -109,18 +106,18 @@ fn run_one(
         progress: &|now| progress.show(now.done, now.left, ""),
         ..RunOptions::new(stop)
     };
-    let result = run::run(scenario, &options).with_context(|| format!("scenario '{}'", scenario.name))?;
+    let result = world::run(scenario, &options).with_context(|| format!("scenario '{}'", scenario.name))?;
     folder.write(&result)?;
     Ok(result)
 }
 
-impl From<World> for run::World {
+impl From<World> for &'static dyn world::World {
     fn from(world: World) -> Self {
         match world {
-            World::Emu => Self::Emu,
-            World::Kernel => Self::Kernel,
-            World::Vm => Self::Vm,
-            World::Sim => Self::Sim,
+            World::Emu => world::EMU,
+            World::Kernel => world::KERNEL,
+            World::Vm => world::VM,
+            World::Sim => world::SIM,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use weir_study::batch::BatchOptions;
 use weir_study::suite::{self, Plan};
-use weir_world::run::RunOptions;
+use weir_world::RunOptions;
 
 use crate::cli::SuiteRunArgs;
 use crate::talk;

@@ -17,8 +17,8 @@ use weir_report::output::{self, OutputError};
 use weir_report::result::RunResult;
 use weir_scenario::Scenario;
 use weir_vm::{Kernel, VmError};
-use weir_world::run::{RunOptions, World, run as run_scenario};
 use weir_world::vm::{self, VmOptions, VmRun};
+use weir_world::{Clock, RunOptions, World, run as run_scenario};
 
 /// One run of a batch.
 #[derive(Clone, Debug)]
@@ -98,12 +98,16 @@ impl Batch {
 ///
 /// # Errors
 /// If data cannot be written, or there is no guest to run in. A run that fails is no error: its result says so.
-pub(crate) fn run(jobs: &[Job], world: World, options: &BatchOptions) -> Result<Batch, BatchError> {
-    let kernel = match world {
-        World::Vm => {
+pub(crate) fn run(
+    jobs: &[Job],
+    world: &'static dyn World,
+    options: &BatchOptions,
+) -> Result<Batch, BatchError> {
+    let kernel = match world.clock() {
+        Clock::Guest => {
             Some(weir_vm::Cache::of_user().and_then(|cache| cache.wanted(options.run.kernel.as_deref()))?)
         }
-        World::Emu | World::Kernel | World::Sim => None,
+        Clock::Real | Clock::Virtual => None,
     };
     let mut books = Books::open(jobs, world, kernel.as_ref(), options)?;
     match &kernel {
@@ -120,7 +124,7 @@ type Outcomes = Vec<Result<RunResult, String>>;
 /// What has come of the jobs until now.
 struct Books<'a> {
     jobs: &'a [Job],
-    world: World,
+    world: &'static dyn World,
     options: &'a BatchOptions<'a>,
     unfinished: Unfinished,
     /// The places of the jobs that no earlier command has done.
@@ -134,7 +138,7 @@ impl<'a> Books<'a> {
     #[allow(clippy::disallowed_methods, reason = "progress is told in wall-clock time")]
     fn open(
         jobs: &'a [Job],
-        world: World,
+        world: &'static dyn World,
         kernel: Option<&Kernel>,
         options: &'a BatchOptions<'a>,
     ) -> Result<Self, BatchError> {
@@ -243,7 +247,12 @@ fn run_in_guests(books: &Books<'_>, kernel: &Kernel) -> Result<(), BatchError> {
 }
 
 /// One run.
-fn run_job(job: &Job, world: World, share: u32, options: &BatchOptions) -> Result<RunResult, String> {
+fn run_job(
+    job: &Job,
+    world: &'static dyn World,
+    share: u32,
+    options: &BatchOptions,
+) -> Result<RunResult, String> {
     let run = RunOptions { world, run: job.run, share, progress: &|_| {}, ..options.run.clone() };
     let result = run_scenario(&job.scenario, &run).map_err(|error| error.to_string())?;
     if result.meta.cut_short.as_deref() == Some("interrupted") {
@@ -267,9 +276,9 @@ fn share(parallel: usize) -> u32 {
 
 /// How many such runs fit on the processors: a user-space bottleneck and its endpoints take about one processor per
 /// 300 Mbit/s when several run at once, and with more than three runs per processor packets leave late whatever the rate.
-fn fitting(world: World, jobs: &[&Job]) -> usize {
+fn fitting(world: &dyn World, jobs: &[&Job]) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    if world == World::Sim {
+    if world.is_virtual() {
         return processors;
     }
     let processors = processors as f64;

@@ -16,7 +16,7 @@ use weir_report::output::Part;
 use weir_report::read;
 use weir_report::result::RunResult;
 use weir_vm::Kernel;
-use weir_world::run::World;
+use weir_world::World;
 
 /// The list's name.
 pub const UNFINISHED: &str = "unfinished.txt";
@@ -30,7 +30,7 @@ pub(super) struct Unfinished {
 
 impl Unfinished {
     /// Opens the list in `out`, or begins one.
-    pub(super) fn open(out: &Path, world: World, kernel: Option<&Kernel>) -> Result<Self, BatchError> {
+    pub(super) fn open(out: &Path, world: &dyn World, kernel: Option<&Kernel>) -> Result<Self, BatchError> {
         let path = out.join(UNFINISHED);
         Self::try_open(out, &path, &measurer(world, kernel))
             .map_err(|source| BatchError::Write { path, source })
@@ -88,7 +88,7 @@ pub(crate) fn folder(out: &Path, job: &Job) -> PathBuf {
 }
 
 /// Weir's version and its file's time, the world, the kernel.
-fn measurer(world: World, kernel: Option<&Kernel>) -> String {
+fn measurer(world: &dyn World, kernel: Option<&Kernel>) -> String {
     let built = std::env::current_exe()
         .and_then(fs::metadata)
         .and_then(|file| file.modified())

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::batch::Job;
 use weir_report::result::RunResult;
-use weir_world::run::World;
+use weir_world::World;
 
 pub use run::{FigureError, run};
 pub use setting::Variant;
@@ -55,7 +55,7 @@ impl About {
             id: id.to_owned(),
             title: title.to_owned(),
             paper: paper.to_owned(),
-            worlds: [World::Emu, World::Kernel, World::Vm, World::Sim].map(World::name).to_vec(),
+            worlds: weir_world::ALL.map(World::name).to_vec(),
             state: "complete",
             variants: variants.to_vec(),
         }
@@ -66,7 +66,7 @@ impl About {
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Where the runs go on.
-    pub world: World,
+    pub world: &'static dyn World,
     /// The variant's name.
     pub variant: String,
     /// A tenth of the rate and of the bytes.
@@ -218,7 +218,7 @@ fn mean(values: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Plan, World, all, find};
+    use super::{Plan, all, find};
 
     #[test]
     fn every_figure_plans_sound_scenarios_in_every_variant() {
@@ -227,7 +227,7 @@ mod tests {
             for variant in &about.variants {
                 for quick in [false, true] {
                     let plan = Plan {
-                        world: World::Emu,
+                        world: weir_world::EMU,
                         variant: variant.name.clone(),
                         quick,
                         runs: None,

@@ -19,7 +19,6 @@ use weir_qdisc::QdiscConfig;
 use crate::batch::{BatchError, Job};
 use weir_scenario::toml_file::{self, FileError};
 use weir_scenario::{Scenario, ScenarioError};
-use weir_world::run::affordable;
 
 pub use measure::{FlowRow, QueueRow, Row, Second};
 pub use run::{SuiteResult, run};
@@ -203,7 +202,7 @@ impl Suite {
                 scenario.seed = plan.seed.unwrap_or(scenario.seed);
                 scenario
                     .check()
-                    .and_then(|()| affordable(&scenario, plan.world, plan.large))
+                    .and_then(|()| if plan.large { Ok(()) } else { plan.world.affordable(&scenario) })
                     .map_err(|refusal| wrong(format!("{}: {refusal}", entry.file)))?;
                 let name = format!("{}, {qdisc}", entry.section);
                 jobs.push((index, qdisc.clone(), Job { name, scenario, run: plan.run }));
@@ -218,10 +217,10 @@ impl Suite {
 }
 
 /// How a suite is to be run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// Where.
-    pub world: weir_world::run::World,
+    pub world: &'static dyn weir_world::World,
     /// These disciplines instead of the suite's.
     pub qdiscs: Vec<String>,
     /// Only scenarios with one of these in their section and title; all if there is none.
@@ -234,6 +233,13 @@ pub struct Plan {
     pub large: bool,
 }
 
+impl Plan {
+    /// Run 0 of all scenarios in `world`, behind the suite's disciplines.
+    pub fn new(world: &'static dyn weir_world::World) -> Self {
+        Self { world, qdiscs: Vec::new(), only: Vec::new(), seed: None, run: 0, large: false }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Plan, all, find};
@@ -243,7 +249,7 @@ mod tests {
         let suites = all().unwrap();
         assert!(!suites.is_empty());
         for suite in suites {
-            let jobs = suite.jobs(&Plan::default()).unwrap();
+            let jobs = suite.jobs(&Plan::new(weir_world::EMU)).unwrap();
             let mut names: Vec<_> = jobs.iter().map(|(_, _, job)| job.name.clone()).collect();
             names.sort();
             names.dedup();
@@ -256,12 +262,12 @@ mod tests {
         let message = find("rfc7982").unwrap_err().to_string();
         assert!(message.contains("did you mean 'rfc7928'"), "{message}");
         let suite = find("rfc7928").unwrap();
-        let plan = Plan { qdiscs: vec!["codle".to_owned()], ..Plan::default() };
+        let plan = Plan { qdiscs: vec!["codle".to_owned()], ..Plan::new(weir_world::EMU) };
         let message = suite.jobs(&plan).unwrap_err().to_string();
         assert!(message.contains("codle"), "{message}");
         for only in [&["no such thing"][..], &["8.2.3", "no such thing"]] {
             let only = only.iter().map(|text| (*text).to_owned()).collect();
-            let message = suite.jobs(&Plan { only, ..Plan::default() }).unwrap_err().to_string();
+            let message = suite.jobs(&Plan { only, ..Plan::new(weir_world::EMU) }).unwrap_err().to_string();
             assert!(message.starts_with("--only \"no such thing\""), "{message}");
         }
     }
@@ -271,7 +277,7 @@ mod tests {
         let suite = find("rfc7928").unwrap();
         let chosen = |only: &[&str]| {
             let only = only.iter().map(|text| (*text).to_owned()).collect();
-            let jobs = suite.jobs(&Plan { only, ..Plan::default() }).unwrap();
+            let jobs = suite.jobs(&Plan { only, ..Plan::new(weir_world::EMU) }).unwrap();
             let mut entries: Vec<usize> = jobs.iter().map(|(entry, _, _)| *entry).collect();
             entries.dedup();
             entries

@@ -10,13 +10,13 @@ use super::{Axis, Fault, Key, SweepError, splice};
 use weir_scenario::nearest;
 use weir_scenario::toml_file;
 use weir_scenario::toml_place;
-use weir_world::run::World;
+use weir_world::{EMU, KERNEL, SIM, World};
 
 /// What a file says, read but not yet multiplied.
 pub(super) struct File {
     pub(super) texts: Texts,
     pub(super) name: String,
-    pub(super) world: World,
+    pub(super) world: &'static dyn World,
     pub(super) repeat: u64,
     /// In the order of their first key in the file.
     pub(super) axes: Vec<Axis>,
@@ -135,7 +135,7 @@ impl File {
 /// The keys that hold one value.
 struct Head {
     name: Option<String>,
-    world: World,
+    world: &'static dyn World,
     repeat: u64,
 }
 
@@ -146,9 +146,9 @@ impl Head {
             Some((Some(name), _)) if !name.is_empty() => Some(name.to_owned()),
             Some((_, at)) => return Err(Fault::new(at, "name: give a text".to_owned())),
         };
-        let worlds = [World::Sim, World::Emu, World::Kernel];
+        let worlds = [SIM, EMU, KERNEL];
         let world = match root.get("world").map(|value| (value.get_ref().as_str(), value.span().start)) {
-            None => World::Sim,
+            None => SIM,
             Some((said, at)) => {
                 let said = said.unwrap_or_default();
                 let near = || nearest(said, worlds.map(World::name));

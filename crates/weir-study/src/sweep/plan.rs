@@ -15,7 +15,7 @@ use super::{Axis, Fault, Key, SweepError, SweptKey, Value};
 use weir_scenario::toml_file;
 use weir_scenario::toml_place;
 use weir_scenario::{Refusal, Scenario};
-use weir_world::run::{World, affordable, check};
+use weir_world::{World, check};
 
 /// A sweep whose cells can all run.
 pub struct Sweep {
@@ -38,7 +38,7 @@ pub(super) struct Cell {
 
 impl Sweep {
     /// Reads a sweep and the scenario that it names, and checks every cell. `most` is how many cells there may be; in a `large`
-    /// sweep each may cost more than [`Cost::MOST`](weir_world::run::Cost::MOST).
+    /// sweep each may cost more than [`Cost::MOST`](weir_world::Cost::MOST).
     ///
     /// # Errors
     /// If a file cannot be read, or a cell cannot run. The error has file and line.
@@ -81,7 +81,7 @@ impl Sweep {
     }
 
     /// Where its cells run.
-    pub fn world(&self) -> World {
+    pub fn world(&self) -> &'static dyn World {
         self.file.world
     }
 
@@ -192,8 +192,7 @@ impl Sweep {
             let checked = scenario
                 .complete(texts.folder())
                 .and_then(|()| scenario.check())
-                .and_then(|()| check(&scenario, world))
-                .and_then(|()| affordable(&scenario, world, large));
+                .and_then(|()| check(&scenario, world, large));
             let wrong = checked.err();
             let wrong = wrong.or_else(|| {
                 let remedy = "a sweep keeps no packets; run this one scenario with `weir run --pcap`";

@@ -17,7 +17,7 @@ use weir_core::Seed;
 use super::record::Outcome;
 use weir_report::output::{OutputError, Part};
 use weir_scenario::Scenario;
-use weir_world::run::World;
+use weir_world::World;
 
 /// A cell's name.
 pub(super) type Address = [u8; 32];
@@ -36,7 +36,7 @@ pub(super) struct Store {
 }
 
 /// World and scenario in one line.
-pub(super) fn describe(world: World, scenario: &Scenario) -> String {
+pub(super) fn describe(world: &dyn World, scenario: &Scenario) -> String {
     let text = serde_json::to_string(scenario).expect("a scenario is plain data");
     // A trace is named by its path; what is in it counts.
     let traces: Vec<String> = scenario.traces().map(|file| format!("\"{}\"", file.sha256())).collect();
@@ -122,7 +122,7 @@ impl Store {
     pub(super) fn write(
         &self,
         address: &Address,
-        (world, scenario, seed): (World, &Scenario, Seed),
+        (world, scenario, seed): (&dyn World, &Scenario, Seed),
         outcome: &Outcome,
     ) -> Result<(), OutputError> {
         let path = self.path(address);

@@ -12,7 +12,7 @@ use super::{Sweep, SweepError, SweepOptions, SweepProgress, SweepResult, tables}
 use weir_report::output;
 use weir_report::result::RunResult;
 use weir_scenario::Scenario;
-use weir_world::run::{self, RunOptions, World};
+use weir_world::{RunOptions, World};
 
 /// Runs one cell.
 type Runner<'a> = dyn Fn(&Scenario, &RunOptions) -> Result<RunResult, String> + Sync + 'a;
@@ -24,7 +24,7 @@ type Runner<'a> = dyn Fn(&Scenario, &RunOptions) -> Result<RunResult, String> + 
 /// # Errors
 /// If more jobs than one are asked for on real packets, or results cannot be written.
 pub fn run(sweep: &Sweep, options: &SweepOptions) -> Result<SweepResult, SweepError> {
-    run_by(sweep, options, &|scenario, run| run::run(scenario, run).map_err(|error| error.to_string()))
+    run_by(sweep, options, &|scenario, run| weir_world::run(scenario, run).map_err(|error| error.to_string()))
 }
 
 fn run_by(sweep: &Sweep, options: &SweepOptions, runner: &Runner) -> Result<SweepResult, SweepError> {
@@ -54,10 +54,10 @@ fn run_by(sweep: &Sweep, options: &SweepOptions, runner: &Runner) -> Result<Swee
 }
 
 /// How many cells run at the same time.
-fn jobs(world: World, wanted: Option<usize>) -> Result<usize, SweepError> {
+fn jobs(world: &dyn World, wanted: Option<usize>) -> Result<usize, SweepError> {
     match (world, wanted) {
         (_, Some(0)) => Err(SweepError::Options("--jobs 0: at least one cell must run at a time".to_owned())),
-        (World::Sim, wanted) => {
+        (world, wanted) if world.is_virtual() => {
             Ok(wanted.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)))
         }
         (_, None | Some(1)) => Ok(1),

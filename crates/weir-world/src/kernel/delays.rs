@@ -20,7 +20,8 @@ use weir_qdisc::Pfifo;
 
 use super::counters;
 use crate::link_thread::{RunningLink, frames, step};
-use crate::run::{RunError, RunOptions, delays};
+use crate::real::delays;
+use crate::run::{RunError, RunOptions};
 use weir_scenario::Scenario;
 use weir_testbed::edges::{EdgeError, WAITING};
 use weir_testbed::host::{Namespace, Topology};

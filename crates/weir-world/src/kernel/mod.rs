@@ -26,10 +26,10 @@ use weir_kernel::{KernelError, identify};
 
 use crate::capture::Capture;
 use crate::gather;
+use crate::real::{StopOnDrop, check_real, launch, port, since, time_zero, topology_spec, watch};
 use crate::record::Recorder;
-use crate::run::{
-    Ended, RunError, RunOptions, Switch, World, launch, port, since, time_zero, topology_spec, watch,
-};
+use crate::run::{Ended, RunError, RunOptions};
+use crate::world::{Clock, KERNEL, World};
 use weir_report::result::RunResult;
 use weir_scenario::{Refusal, Scenario};
 use weir_testbed::edges;
@@ -100,17 +100,40 @@ pub enum KernelWorldError {
     Panic,
 }
 
-/// Whether the kernel's queues can do what `scenario` asks for; otherwise the key and what is not to be had.
-pub(crate) fn check(scenario: &Scenario) -> Result<(), Refusal> {
-    match Tree::of(scenario) {
-        Ok(_) => Ok(()),
-        Err(KernelWorldError::Cannot { key, message }) => Err(Refusal { key, message }),
-        Err(other) => Err(Refusal::new("bottleneck.qdisc", other.to_string())),
+impl From<KernelWorldError> for RunError {
+    fn from(error: KernelWorldError) -> Self {
+        Self::of_world(error)
+    }
+}
+
+/// The world.
+pub(crate) struct Kernel;
+
+impl World for Kernel {
+    fn name(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Real
+    }
+
+    fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
+        check_real(scenario)?;
+        match Tree::of(scenario) {
+            Ok(_) => Ok(()),
+            Err(KernelWorldError::Cannot { key, message }) => Err(Refusal { key, message }),
+            Err(other) => Err(Refusal::new("bottleneck.qdisc", other.to_string())),
+        }
+    }
+
+    fn run(&self, scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+        run(scenario, options)
     }
 }
 
 /// Runs `scenario` on the kernel's queues.
-pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
     let tree = Tree::of(scenario)?;
     let missing = counters::missing(&tree.kinds)?;
     if !missing.is_empty() {
@@ -141,7 +164,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     let classifier = Classifier::start(scenario, &tree, &topology)?;
     let mut listener = Listener::start(scenario, &tree, measured, classifier.events()?, recorder)?;
     // Flows end when `control` is dropped at the latest, the threads when theirs are: also where `?` leaves early.
-    let control = Switch(Control::held());
+    let control = StopOnDrop(Control::held());
     let running = launch(scenario, &flows, &topology, &control.0, options.run)?;
     let (start, since_1970) = time_zero();
     began.get_or_init(|| since_1970);
@@ -165,21 +188,17 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult
     let missed = heard.books.recorder.tap.take().map_or(0, |tap| tap.missed);
     capture.map(Capture::finish).transpose()?;
     let ended = Ended {
-        world: World::Kernel,
         io,
         flows: flows.into_iter().zip(results).collect(),
-        workloads: Vec::new(),
         health: health::of(scenario, &tree, &heard, delayed.as_ref(), root),
-        recorder: heard.books.recorder,
         law_counters,
         qdiscs,
-        seed: Seed { seed: scenario.seed, run: options.run },
         started_unix_s: Some(since_1970.as_secs()),
         wall,
         cut_short,
-        cut_workloads: Vec::new(),
         capture_missed: missed,
         host_drops,
+        ..Ended::new(KERNEL, heard.books.recorder, Seed { seed: scenario.seed, run: options.run })
     };
     Ok(gather::result(scenario, ended))
 }

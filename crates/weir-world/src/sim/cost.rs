@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 use weir_core::Duration;
 use weir_qdisc::{Limit, QdiscConfig};
 
-use crate::run::{Cost, window};
+use crate::real::window;
+use crate::run::Cost;
 use weir_scenario::{Direction, Flow, Pattern, Refusal, Scenario, Workload, WorkloadKind};
 use weir_testbed::traffic::Stack;
 
@@ -357,7 +358,7 @@ impl<'a> Estimate<'a> {
     /// What waits in queues, and what senders wait for.
     fn in_flight(&self, packets: f64, held: &[Sent]) -> Part {
         let scenario = self.scenario;
-        let rtt = crate::run::longest_rtt(scenario).as_secs_f64();
+        let rtt = crate::real::longest_rtt(scenario).as_secs_f64();
         let limits = scenario.qdiscs();
         let room: f64 = limits.iter().map(|(qdisc, rate)| room(qdisc, *rate, scenario.bottleneck.rtt)).sum();
         let under_way: f64 = limits.iter().map(|(_, rate)| rate.bits_per_sec() as f64 * rtt / FULL).sum();

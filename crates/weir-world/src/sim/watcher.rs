@@ -8,8 +8,8 @@ use weir_sim::{Carried, HopId, Observer, Opening, Way};
 use super::headers;
 use super::wire::Wire;
 use super::wiretap::Wiretap;
+use crate::real::port;
 use crate::record::Recorder;
-use crate::run::port;
 use weir_scenario::FULL_PACKET;
 use weir_testbed::traffic::Stack;
 

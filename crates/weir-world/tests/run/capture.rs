@@ -7,7 +7,7 @@ use weir_assess::{DirectionReport, Options, Report, Stack, assess};
 use weir_law::Verdict;
 use weir_report::result::RunResult;
 use weir_scenario::Scenario;
-use weir_world::run::{self, RunOptions};
+use weir_world::{self as run, RunOptions};
 
 use crate::{assert_completed, assert_sound, flow, scenario};
 use weir_testkit::skip::root_and_turn;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::Duration as SimDuration;
 use weir_report::output;
-use weir_world::run::{self, RunOptions};
+use weir_world::{self as run, RunOptions};
 
 use crate::{assert_sound, flow, measure, scenario};
 use weir_testkit::skip::root_and_turn;

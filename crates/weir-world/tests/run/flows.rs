@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use weir_link::IoKind;
 use weir_report::result::RunResult;
-use weir_world::run::{self, RunOptions};
+use weir_world::{self as run, RunOptions};
 
 use crate::{assert_completed, assert_sound, flow, measure, scenario};
 use weir_testkit::skip::root_and_turn;

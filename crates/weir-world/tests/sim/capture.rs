@@ -9,13 +9,13 @@ use weir_assess::{DirectionReport, Options, Report, Stack, assess};
 use weir_law::Verdict;
 use weir_report::result::{FlowResult, RunResult};
 use weir_scenario::Scenario;
-use weir_world::run::{RunOptions, World, run};
+use weir_world::{RunOptions, run};
 
 /// Runs with a capture and a trace in `folder`.
 pub(crate) fn run_in(folder: &Path, scenario: &Scenario) -> RunResult {
     let stop = AtomicBool::new(false);
     let options = RunOptions {
-        world: World::Sim,
+        world: weir_world::SIM,
         pcap: Some(folder.join("deep/packets.pcapng").into()),
         trace: Some(folder.join("packets.tr").into()),
         ..RunOptions::new(&stop)
@@ -183,8 +183,8 @@ fn files_are_the_same_to_the_byte_and_without_them_the_run_is_the_same() {
     let (one, again) = (run(), run());
     assert!(one == again);
     let stop = AtomicBool::new(false);
-    let options = RunOptions { world: World::Sim, ..RunOptions::new(&stop) };
-    let without = weir_world::run::run(&scenario, &options).unwrap();
+    let options = RunOptions { world: weir_world::SIM, ..RunOptions::new(&stop) };
+    let without = weir_world::run(&scenario, &options).unwrap();
     assert_eq!(one.0, serde_json::to_string(&without).unwrap());
     // Headers only: a small part of what went over the link.
     let carried: u64 = without.queues.iter().map(|queue| queue.departed_bytes).sum();
@@ -200,7 +200,8 @@ fn files_that_cannot_be_written_are_an_error() {
     let directory = folder.path().join("packets.pcapng");
     std::fs::create_dir(&directory).unwrap();
     for path in [directory.as_path(), Path::new("/proc/no/such")] {
-        let options = RunOptions { world: World::Sim, pcap: Some(path.into()), ..RunOptions::new(&stop) };
+        let options =
+            RunOptions { world: weir_world::SIM, pcap: Some(path.into()), ..RunOptions::new(&stop) };
         let error = run(&scenario, &options).unwrap_err().to_string();
         assert!(error.contains("cannot write /") && error.contains("--out"), "{error}");
     }

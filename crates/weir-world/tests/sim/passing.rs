@@ -10,7 +10,7 @@ use weir_assess::capture::CaptureReader;
 use weir_law::Kind;
 use weir_report::result::RunResult;
 use weir_scenario::Scenario;
-use weir_world::run::{RunOptions, World, run};
+use weir_world::{RunOptions, run};
 
 use crate::capture::{assessed, run_in, word};
 
@@ -180,7 +180,7 @@ fn a_trace_keeps_the_books_of_every_link() {
     let folder = tempfile::tempdir().unwrap();
     let (scenario, result, text) = run_links(folder.path());
     let stop = AtomicBool::new(false);
-    let without = run(&scenario, &RunOptions { world: World::Sim, ..RunOptions::new(&stop) }).unwrap();
+    let without = run(&scenario, &RunOptions { world: weir_world::SIM, ..RunOptions::new(&stop) }).unwrap();
     assert!(serde_json::to_string(&result).unwrap() == serde_json::to_string(&without).unwrap());
     let links = read_trace(&text);
     let names: Vec<&str> = links.keys().copied().collect();

@@ -6,12 +6,12 @@ use weir_assess::{Options, assess};
 use weir_report::result::RunResult;
 use weir_scenario::toml_file::FileError;
 use weir_scenario::{Scenario, ScenarioError};
-use weir_world::run::{RunOptions, World, run};
+use weir_world::{RunOptions, run};
 
 const EXAMPLE: &str = include_str!("../../../../examples/web-and-video.toml");
 
 fn simulate(scenario: &Scenario, options: RunOptions<'_>) -> RunResult {
-    run(scenario, &RunOptions { world: World::Sim, ..options }).unwrap()
+    run(scenario, &RunOptions { world: weir_world::SIM, ..options }).unwrap()
 }
 
 #[test]
