@@ -326,16 +326,16 @@ fn examine(seen: &Seen, setup: &Setup) -> Result<Vec<Step>, UpError> {
     if receives && link.is_some_and(|link| !link.ethernet && !link.ip) {
         return Err(UpError::NoHeader { device: setup.device.clone() });
     }
+    // Who came later is told of, but does not keep what is up from being changed.
+    let stands = seen.standing().is_some_and(|setup| setup.direction.each().contains(&Direction::Ingress));
+    if receives && !stands {
+        seen.others().and_then(|others| others.refusal()).map_or(Ok(()), Err)?;
+    }
     // It would take programs for either side, and have them all see what is received.
     if Hook::of_this_kernel() == Hook::Clsact
         && seen.qdiscs.ingress().is_some_and(|qdisc| qdisc.kind == "ingress")
     {
         return Err(UpError::OneSided { device: setup.device.clone() });
-    }
-    // Who came later is told of, but does not keep what is up from being changed.
-    let stands = seen.standing().is_some_and(|setup| setup.direction.each().contains(&Direction::Ingress));
-    if receives && !stands {
-        seen.others().and_then(|others| others.refusal()).map_or(Ok(()), Err)?;
     }
     seen.steps_to(setup)
 }
