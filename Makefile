@@ -38,12 +38,12 @@ lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-# Coverage-guided fuzzing, docs/fuzzing.md; TARGETS="captures live" chooses, SECONDS is for each.
+# Coverage-guided fuzzing, docs/validation/fuzzing.md; TARGETS="captures live" chooses, SECONDS is for each.
 fuzz: setup
 	@tools/setup.sh fuzz
 	@CARGO="$(CARGO)" tools/fuzz.sh $(SECONDS) $(TARGETS)
 
-# Proofs about the C of bpf/, docs/fuzzing.md; LONGEST is of frames, in bytes. Skips (77) where angr is not to be had.
+# Proofs about the C of bpf/, docs/validation/fuzzing.md; LONGEST is of frames, in bytes. Skips (77) without angr.
 LONGEST ?= 24
 prove: setup
 	@tools/prove.sh $(LONGEST)

@@ -6,7 +6,7 @@
  * asks whether the window has shrunk. The majority of these votes decides which of two queues the flow has earned.
  *
  * Pure state machines: packets and time are passed in, decisions handed back. Every point where the paper and its public
- * prototype differ is one field of struct weir_law_params; docs/law.md lists them.
+ * prototype differ is one field of struct weir_law_params; docs/reference/law.md lists them.
  */
 #ifndef WEIR_LAW_H
 #define WEIR_LAW_H

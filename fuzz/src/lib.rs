@@ -2,7 +2,7 @@
 //!
 //! `tools/fuzz.sh` (`make fuzz`) runs them under libFuzzer, guided by coverage counters in the Rust and in the C of
 //! `bpf/`, which is also built with the address and undefined-behaviour sanitizers. `cargo test` runs them over the
-//! inputs in `corpus/TARGET`, where the fuzzer also leaves what it finds. `docs/fuzzing.md` tells the rest.
+//! inputs in `corpus/TARGET`, where the fuzzer also leaves what it finds. `docs/validation/fuzzing.md` has the rest.
 
 mod captures;
 mod discipline;

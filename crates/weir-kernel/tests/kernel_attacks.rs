@@ -246,7 +246,7 @@ fn a_random_spin_bit_is_believed_and_hurts_nobody_else() {
         assert!(flow.cycles > 1000, "what passes for a cycle is two packets: {flow:?}");
         believed += u32::from(flow.choice == QueueChoice::Responsive);
     }
-    // A limit of the published rule, not a wish: docs/table.md tells it.
+    // A limit of the published rule, not a wish: docs/model/floods.md has it.
     assert!(believed >= 5, "{believed} of 6");
 }
 

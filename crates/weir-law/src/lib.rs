@@ -3,7 +3,7 @@
 //! The safe face of `bpf/law.h` and `bpf/packet.h`, which are compiled once for the kernel and once into this crate, so
 //! that the simulator, the user-space bottleneck, the capture reader and the kernel run the same lines. The law is
 //! SpinTrap (QUIC) and TCPTrap (TCP) of Kunze et al., "Congestion-Responsive Queuing for Internet Flows", NOMS 2025;
-//! `docs/law.md` tells the model and where the paper, its public prototype and Weir differ.
+//! `docs/model/law.md` has the model and where the paper, its public prototype and Weir differ.
 //!
 //! A bottleneck calls [`parse`], [`Law::lookup`] and [`Law::arrival`] for each packet, keeps the [`Stamp`] with it, and
 //! [`Law::signal`] when it drops or marks a packet. [`LawSink`] hears of cycles, assessments and queue changes. Nothing

@@ -2,8 +2,8 @@
 //!
 //! [`Law`](crate::Law) remembers every flow of a capture; [`LiveTable`] is for links whose flows others choose. Memory is
 //! fixed, a flow gets an entry only after both directions and enough payload were seen, idle entries make room, and full
-//! buckets keep what they have. `docs/table.md` tells the model. [`LiveFlow`] and [`LiveCounters`] are also the reading
-//! side of a table that the kernel fills.
+//! buckets keep what they have. `docs/model/flow-table.md` has the model. [`LiveFlow`] and [`LiveCounters`] are also
+//! the reading side of a table that the kernel fills.
 
 mod both_ways;
 mod config;

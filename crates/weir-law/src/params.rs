@@ -10,7 +10,7 @@ use crate::ffi;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
-    /// What the CRQ paper says, read as `docs/law.md` explains where it is silent.
+    /// What the CRQ paper says, read as `docs/model/law.md` explains where it is silent.
     #[default]
     Paper,
     /// What the paper's public prototype (COMSYS/congestion-responsive-queuing, 2025-05-07) does, slips included.

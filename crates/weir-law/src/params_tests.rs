@@ -30,10 +30,10 @@ fn a_preset_with_overrides() {
     }
 }
 
-/// Each row of the table of parameters in `docs/law.md` names a field and its value in each preset; all fields are there.
+/// Each row of the table in `docs/reference/law.md` names a field and its value in each preset; all fields are there.
 #[test]
 fn the_page_has_the_presets_values() {
-    let page = include_str!("../../../docs/law.md");
+    let page = include_str!("../../../docs/reference/law.md");
     let [paper, comsys, robust] = [Preset::Paper, Preset::Comsys, Preset::Robust]
         .map(|preset| serde_json::to_value(Params::preset(preset)).unwrap().as_object().unwrap().clone());
     let mut rows = Vec::new();

@@ -177,7 +177,8 @@ fn without_the_seed_nobody_aims_at_a_bucket() {
 #[test]
 fn a_random_spin_bit_is_believed() {
     // A limit of the published rule, not a wish: what passes for a cycle is a run of equal bits; a run that got a signal
-    // and is long enough to be judged is longer than most, so the one two later is shorter. docs/table.md tells it.
+    // and is long enough to be judged is longer than most, so the one two later is shorter
+    // (docs/model/floods.md).
     let verdict = |params: Params, seed| {
         let mut live = LiveTable::new(params, &LiveConfig::new(&params, 8));
         let one = random_spin(&mut live, seed, 20, &mut |_, _| ());

@@ -1,7 +1,7 @@
 //! CoDel, controlled delay: drops or marks at departure once packets have waited longer than `target` for a whole
 //! `interval`, at intervals that shrink with the square root of the number of drops. Source: the kernel's
 //! `include/net/codel.h`, `include/net/codel_impl.h` and `net/sched/sch_codel.c`, in the same integers; RFC 8289 is the
-//! specification, from which the kernel departs (see `docs/qdisc/codel.md`).
+//! specification, from which the kernel departs (see `docs/reference/qdisc/codel.md`).
 //!
 //! | kernel | here |
 //! |---|---|

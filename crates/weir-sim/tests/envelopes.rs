@@ -1,7 +1,7 @@
 //! The scenarios that ns-3 validates its TCP with (`examples/tcp/tcp-validation.cc`, which has the envelopes): one flow at
 //! 50 Mbit/s behind CoDel. Its frames are of 1502 bytes (PPP) for a payload of 1448, so the link here is as much faster as
 //! frames are longer; its flows begin after 5 s, here at once. Where ns-3 and the simulator differ, Linux 7.2.12 is asked, in
-//! the same scenario in world `vm`. docs/sim.md tells what came of it.
+//! the same scenario in world `vm`. docs/validation/ns3.md has the results.
 
 mod notation;
 

@@ -1,6 +1,7 @@
 //! The same scenes as a kernel ran them: Linux 7.2.12 and 7.2.13 in a micro-VM with HTB and netem, in bunches or one packet at a
 //! time, goodput over 25 s after 10 s and the age of the first packet in the queue, looked at many times a second; and the testbed
-//! of the DualPI2 authors (arXiv 2209.01078, data in olgaalb/dualpi2eval). docs/sim.md tells what differs and why.
+//! of the DualPI2 authors (arXiv 2209.01078, data in olgaalb/dualpi2eval). docs/validation/linux.md says what
+//! differs and why.
 
 #[path = "kernel/scene.rs"]
 mod scene;

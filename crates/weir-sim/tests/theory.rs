@@ -1,6 +1,6 @@
 //! Response functions, end to end: the mean window that a flow holds in the simulator where packets are lost or marked with
 //! probability p, beside what theory has (`theory/laws.rs` derives each). Receivers acknowledge every packet, unless a
-//! row says otherwise. docs/theory.md tells what the tables show.
+//! row says otherwise. docs/validation/theory.md says what the tables show.
 
 #[path = "theory/laws.rs"]
 mod laws;

@@ -5,7 +5,7 @@
 //! cargo test -p weir-world --test worlds -- --ignored --nocapture
 //! ```
 //!
-//! docs/sim.md has what it printed.
+//! docs/validation/worlds.md has what it printed.
 
 use std::sync::atomic::AtomicBool;
 

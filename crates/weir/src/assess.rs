@@ -1,6 +1,7 @@
 //! `weir assess`: how a network with the responsiveness law would judge the flows of a capture.
 //!
-//! Reads the file, hands it to `weir-law`, and prints a table or JSON. What the columns mean is in `docs/assess.md`.
+//! Reads the file, hands it to `weir-law`, and prints a table or JSON. `docs/reference/assess.md` explains
+//! what it reads and prints.
 
 mod input;
 

@@ -1,5 +1,5 @@
 //! `weir show`: the bottlenecks that `weir up` made on this host's interfaces, what their queues and programs have
-//! counted, and their flows. Reads only. `docs/show.md` shows a session and lists the fields.
+//! counted, and their flows. Reads only. `docs/reference/show.md` shows a session and lists the fields.
 
 pub(crate) mod model;
 pub(crate) mod numbers;

@@ -1,5 +1,5 @@
 //! `weir top`: flows and queues of a bottleneck as they change, on a terminal or as JSON lines. Reads only.
-//! `docs/show.md` explains the columns and fields.
+//! `docs/reference/top.md` explains the columns and fields.
 
 mod columns;
 mod filter;

@@ -120,7 +120,7 @@ impl QdiscConfig {
     /// # Errors
     ///
     /// A rate of zero, a limit below one packet or in a unit that the discipline cannot count, a time or probability
-    /// outside the range of the discipline's page in `docs/qdisc`, and what [`CrqKeys::build`] names.
+    /// outside the range of the discipline's page in `docs/reference/qdisc`, and what [`CrqKeys::build`] names.
     pub fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         if context.rate.bits_per_sec() == 0 {
             return Err(ConfigError::ZeroRate);

@@ -1,4 +1,5 @@
-//! What `weir show` and `weir top` know of a bottleneck: plain values, as JSON has them. `docs/show.md` lists every field.
+//! What `weir show` and `weir top` know of a bottleneck: plain values, as JSON has them. `docs/reference/show.md` lists
+//! every field.
 
 use std::fmt;
 

@@ -301,10 +301,10 @@ mod tests {
             })
             .collect();
         assert_eq!(names, expected);
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/show.md");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/show.md");
         let page = std::fs::read_to_string(page).unwrap();
         for name in names {
-            assert!(page.contains(&format!("`{name}`")), "docs/show.md lacks the counter {name}");
+            assert!(page.contains(&format!("`{name}`")), "docs/reference/show.md lacks the counter {name}");
         }
     }
 }
