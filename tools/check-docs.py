@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Checks the Markdown pages of the repository; `make lint` runs it.
+
+Every relative link leads to a file that is there, every #anchor to a heading of its page, every page of docs/ can be
+reached from docs/README.md, and no line of prose is longer than 120 characters. Tables, code and lines that consist of
+one link or picture may be longer. Prints a line for each fault, and ends with 1 if there is one.
+"""
+
+import re
+import sys
+import unicodedata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SKIPPED = {".git", "target", "results", "node_modules"}
+WIDTH = 120
+
+# [text](target), ![text](target), each with an optional title; and what little HTML a page has.
+LINK = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(\s*<?([^\s)>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+HTML = re.compile(r"(?:href|src|srcset)=\"([^\"]+)\"")
+CODE = re.compile(r"(`+)(?:.*?[^`])\1(?!`)")
+ALONE = re.compile(r"\s*(?:[-*] )?!?\[[^\]]*\]\([^)]*\)[.,;:]?\s*")
+SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+
+
+def pages():
+    """All Markdown files but those that a build or a run has made."""
+    for path in sorted(ROOT.rglob("*.md")):
+        if not SKIPPED.intersection(path.relative_to(ROOT).parts):
+            yield path
+
+
+def prose(text):
+    """Lines with their numbers, those of fenced code left out."""
+    fence = None
+    for number, line in enumerate(text.splitlines(), 1):
+        mark = re.match(r"\s*(`{3,}|~{3,})", line)
+        if fence:
+            if mark and mark.group(1).startswith(fence) and not line.strip().strip(fence[0]):
+                fence = None
+            continue
+        if mark:
+            fence = mark.group(1)
+            continue
+        yield number, line
+
+
+def anchors(text):
+    """The anchors that GitHub makes of a page's headings."""
+    found = set()
+    seen = {}
+    for _, line in prose(text):
+        heading = re.match(r"#{1,6}\s+(.*?)\s*#*$", line)
+        if heading is None:
+            continue
+        words = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading.group(1)).lower()
+        kept = (c for c in words if c in " -_" or unicodedata.category(c)[0] in "LN")
+        slug = "".join(kept).replace(" ", "-")
+        count = seen.get(slug, 0)
+        seen[slug] = count + 1
+        found.add(f"{slug}-{count}" if count else slug)
+    return found
+
+
+def main():
+    faults = []
+    texts = {path: path.read_text(encoding="utf-8") for path in pages()}
+    known = {path: anchors(text) for path, text in texts.items()}
+    links = {path: set() for path in texts}
+    for path, text in texts.items():
+        name = path.relative_to(ROOT)
+        for number, line in prose(text):
+            if len(line) > WIDTH and not line.lstrip().startswith("|") and not ALONE.fullmatch(line):
+                faults.append(f"{name}:{number}: {len(line)} characters, more than {WIDTH}")
+        body = "\n".join(CODE.sub("", line) for _, line in prose(text))
+        for target in LINK.findall(body) + HTML.findall(body):
+            if SCHEME.match(target):
+                continue
+            file, _, anchor = target.partition("#")
+            there = (path.parent / file).resolve() if file else path
+            if not there.exists():
+                faults.append(f"{name}: {target} leads nowhere")
+                continue
+            links[path].add(there)
+            if anchor and there in known and anchor not in known[there]:
+                faults.append(f"{name}: {target} names no heading of that page")
+    contents = ROOT / "docs" / "README.md"
+    reached, ahead = set(), [contents]
+    while ahead:
+        page = ahead.pop()
+        if page.is_dir():
+            page = page / "README.md"
+        if page in texts and page not in reached:
+            reached.add(page)
+            ahead.extend(links[page])
+    for path in texts:
+        if path.is_relative_to(ROOT / "docs") and path not in reached:
+            faults.append(f"{path.relative_to(ROOT)}: no way leads here from docs/README.md")
+    for fault in faults:
+        print(fault)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

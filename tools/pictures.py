@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Makes the pictures of docs/images out of what the commands really print.
+
+    pictures.py page PAGE.html OUT.svg HEADING...   charts of a report, of a sweep's or of a suite's page
+    pictures.py top OUT.svg COMMAND...              the last screen of COMMAND, such as: weir top dev eth0 -n 12
+
+`page` takes the charts as the page has them, with their headings and legends. `top` gives COMMAND a terminal of 120 x
+16 characters, and needs the Python package pyte, which knows what a terminal does with what it is sent.
+"""
+
+import html
+import os
+import pty
+import re
+import struct
+import sys
+from pathlib import Path
+
+SANS = "system-ui, -apple-system, 'Segoe UI', sans-serif"
+MONO = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
+INK, MUTED = "#1f2933", "#5b6470"
+
+
+def words(piece):
+    """What a piece of a page says, without its elements."""
+    return html.unescape(re.sub(r"<[^>]+>", "", piece)).strip()
+
+
+def label(x, y, size, colour, text, weight=400):
+    return (
+        f'<text x="{x}" y="{y}" font-size="{size}" font-weight="{weight}" fill="{colour}">{html.escape(text)}</text>'
+    )
+
+
+def write(out, width, height, font, ground, parts):
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="{font}">'
+    )
+    back = f'<rect width="{width}" height="{height}" rx="8" fill="{ground}"/>'
+    Path(out).write_text("\n".join([head, back, *parts, "</svg>", ""]), encoding="utf-8")
+
+
+def page(name, out, wanted):
+    """The charts of the sections with these headings, two beside each other."""
+    text = Path(name).read_text(encoding="utf-8")
+    width, gap, parts, y = 560, 24, [], 34
+    for heading in wanted:
+        start = rf"<section><h2>{re.escape(html.escape(heading))}</h2>(.*?)</section>"
+        section = re.search(start, text, re.S).group(1)
+        note = words(re.search(r'<p class="note">(.*?)</p>', section, re.S).group(1))
+        # There is nothing to hover over in a picture.
+        note = note.replace(" Hover for numbers, drops and marks.", "")
+        parts.append(label(gap, y, 19, INK, heading, 600))
+        parts.append(label(gap, y + 21, 13, MUTED, note))
+        x = gap
+        legend = re.search(r'<ul class="legend">(.*?)</ul>', section, re.S).group(1)
+        for item in re.findall(r"<li>(.*?)</li>", legend, re.S):
+            colour = re.search(r'fill="(#\w+)"', item)
+            if colour:
+                parts.append(f'<rect x="{x}" y="{y + 33}" width="11" height="11" rx="2" fill="{colour.group(1)}"/>')
+                x += 17
+            parts.append(label(x, y + 43, 13, INK, words(item)))
+            x += 8 * len(words(item)) + 16
+        y += 72
+        charts = re.findall(r"(?:<figcaption>([^<]*)</figcaption>\s*)?(<svg[^>]* xmlns=.*?</svg>)", section, re.S)
+        for first in range(0, len(charts), 2):
+            below = 0
+            for column, (caption, chart) in enumerate(charts[first : first + 2]):
+                left = gap + column * (width + gap)
+                box = re.search(r'viewBox="(0 0 ([\d.]+) ([\d.]+))"', chart)
+                height = round(width * float(box.group(3)) / float(box.group(2)))
+                inner = re.sub(r'<g class="hover".*?</g>|<title>.*?</title>|^<svg[^>]*>|</svg>$', "", chart, flags=re.S)
+                inner = re.sub(r"(\d+\.\d)\d+", r"\1", inner)
+                parts.append(label(left, y, 14, INK, words(caption), 600))
+                parts.append(f'<svg x="{left}" y="{y + 6}" width="{width}" height="{height}" viewBox="{box.group(1)}">')
+                parts.append(inner + "</svg>")
+                below = max(below, height)
+            y += below + 36
+        y += 14
+    write(out, 2 * width + 3 * gap, y - 20, SANS, "#ffffff", parts)
+
+
+GROUND = "#12161c"
+COLOURS = {
+    "default": "#d8dee6",
+    "red": "#ff7b72",
+    "brown": "#e3b341",
+    "magenta": "#d2a8ff",
+    "cyan": "#56d4dd",
+    "brightblack": "#7d8794",
+}
+
+
+def screen(command, columns, rows):
+    """What stands on a terminal when COMMAND has drawn last, before it cleans up: its cells."""
+    import fcntl
+    import termios
+
+    import pyte
+
+    child, master = pty.fork()
+    if child == 0:
+        os.environ.update(TERM="xterm", COLUMNS=str(columns), LINES=str(rows))
+        os.execvp(command[0], command)
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    shown = pyte.Screen(columns, rows)
+    stream = pyte.ByteStream(shown)
+    drawn = None
+    while True:
+        try:
+            data = os.read(master, 65536)
+        except OSError:
+            break
+        if b"\x1b[6n" in data:
+            # The terminal is asked where its cursor stands.
+            os.write(master, b"\x1b[1;1R")
+        # Leaving the other screen takes away what is wanted here.
+        stream.feed(data.split(b"\x1b[?1049l")[0])
+        if any(line.strip() for line in shown.display):
+            drawn = [[shown.buffer[row][column] for column in range(columns)] for row in range(rows)]
+        if not data or b"\x1b[?1049l" in data:
+            break
+    os.waitpid(child, 0)
+    return drawn
+
+
+def top(out, command):
+    """A terminal's screen with its colours."""
+    columns, rows, step, line, pad = 120, 16, 8.43, 19, 16
+    parts = []
+    for row, cells in enumerate(screen(command, columns, rows)):
+        looks = [(cell.fg, cell.bold, cell.reverse) for cell in cells]
+        start = 0
+        while start < columns:
+            end = next((i for i in range(start, columns) if looks[i] != looks[start]), columns)
+            colour, bold, reverse = looks[start]
+            fill = COLOURS.get(colour, colour if colour.startswith("#") else "#" + colour)
+            x, y = pad + start * step, pad + row * line
+            if reverse:
+                fill = GROUND
+                wide = (end - start) * step
+                parts.append(
+                    f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{line}" fill="{COLOURS["default"]}"/>'
+                )
+            # Each word at its place, so that columns stand whatever font a reader has.
+            for word in re.finditer(r"\S+", "".join(cell.data for cell in cells[start:end])):
+                at, wide = x + word.start() * step, len(word.group()) * step
+                parts.append(
+                    f'<text x="{at:.1f}" y="{y + 14}" fill="{fill}" font-weight="{700 if bold else 400}" '
+                    f'textLength="{wide:.1f}" lengthAdjust="spacingAndGlyphs">{html.escape(word.group())}</text>'
+                )
+            start = end
+    style = "<style>text { font-size: 14px }</style>"
+    write(out, round(columns * step + 2 * pad), rows * line + 2 * pad, MONO, GROUND, [style, *parts])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 4 and sys.argv[1] == "page":
+        page(sys.argv[2], sys.argv[3], sys.argv[4:])
+    elif len(sys.argv) > 3 and sys.argv[1] == "top":
+        top(sys.argv[2], sys.argv[3:])
+    else:
+        sys.exit(__doc__)
