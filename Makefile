@@ -37,6 +37,7 @@ lint: setup
 	@tools/setup.sh lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	tools/check-docs.py
 
 # Coverage-guided fuzzing, docs/validation/fuzzing.md; TARGETS="captures live" chooses, SECONDS is for each.
 fuzz: setup

@@ -29,6 +29,10 @@ fi
 if [ "${1:-}" = lint ] && ! { have cargo-fmt && have cargo-clippy; }; then
     if package cargo-web; then missing="$missing rustfmt-web rust-web-clippy"; else rustup component add rustfmt clippy; fi
 fi
+if [ "${1:-}" = lint ]; then
+    # For tools/check-docs.py.
+    have python3 || missing="$missing python3"
+fi
 if [ "${1:-}" = fuzz ]; then
     # libFuzzer is C++, and the sanitizers' runtime is a package of its own from Debian 12 on.
     have g++ || missing="$missing g++"
