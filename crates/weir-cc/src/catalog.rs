@@ -1,7 +1,7 @@
 //! The controllers by the names that scenarios use.
 
 use thiserror::Error;
-use weir_core::{Duration, Seed};
+use weir_core::{Duration, Seed, words};
 
 use crate::{
     Allegro, Bbr1, Bbr3, Bbr3Params, Controller, Copa, Cubic, Cubic9438, Dctcp, Dctcp8257, Delay, Dip,
@@ -207,18 +207,7 @@ pub fn find(name: &str) -> Result<&'static Entry, UnknownController> {
     {
         return Ok(entry);
     }
-    let nearest = ALL
-        .iter()
-        .map(|entry| (strsim::jaro_winkler(&given, entry.name), entry.name))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(similarity, _)| *similarity >= 0.75);
-    let hint = match nearest {
-        Some((_, name)) => format!("; did you mean '{name}'?"),
-        None => {
-            let names: Vec<_> = ALL.iter().map(|entry| entry.name).collect();
-            format!("; known are {}", names.join(", "))
-        }
-    };
+    let hint = words::hint(name, ALL.iter().map(|entry| entry.name));
     Err(UnknownController { name: name.to_owned(), hint })
 }
 

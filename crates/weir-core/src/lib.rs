@@ -1,5 +1,5 @@
 //! What every part of Weir shares: integer time, rates and sizes with units, packets as a queue sees them, the typed
-//! event stream, histograms and named random streams.
+//! event stream, histograms, named random streams, and what to answer to words that are not known.
 //!
 //! Nothing here does I/O or reads a clock. Time, randomness and packets are passed in and decisions are handed back;
 //! that is why one queue discipline serves a real link, user space and virtual time.
@@ -13,6 +13,7 @@ mod packet;
 mod random;
 mod time;
 mod units;
+pub mod words;
 
 pub use audit::{Audit, AuditReport, FlowCount, RateMeter};
 pub use ecn::Ecn;

@@ -1,6 +1,8 @@
 //! What is wanted as a line of words in iproute2's manner: `eth0 rate 500mbit queues bfifo/codel split borrow`. Unlike
 //! there a repeated word is an error, and an unknown one is answered with the nearest known.
 
+pub(super) use weir_core::words::hint as nearest;
+
 use super::keys::Keys;
 use super::setup::SetupError;
 
@@ -22,24 +24,6 @@ const WORDS: &[(&str, &str)] = &[
 /// The words that stand alone.
 const FLAGS: &[&str] = &["ecn", "noecn", "replace"];
 
-/// Below this similarity (Jaro-Winkler) no word is near enough to be what was meant.
-const NEAR: f64 = 0.75;
-
-/// What was probably meant, as the end of a sentence.
-pub(super) fn nearest(word: &str, known: &[&str]) -> String {
-    let lower = word.to_ascii_lowercase();
-    let best = known
-        .iter()
-        .map(|known| (strsim::jaro_winkler(&lower, known), *known))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(similarity, _)| *similarity >= NEAR);
-    match best {
-        Some((_, known)) => format!("; did you mean '{known}'?"),
-        None if known.is_empty() => "; it has none".to_owned(),
-        None => format!("; known are {}", known.join(", ")),
-    }
-}
-
 /// Reads words. The first may be the device without `dev`. A hyphen in a word is as good as an underscore.
 ///
 /// # Errors
@@ -59,7 +43,7 @@ pub fn parse<T: AsRef<str>>(words: &[T]) -> Result<Keys, SetupError> {
             }
             let known: Vec<&str> =
                 WORDS.iter().map(|(known, _)| *known).chain(FLAGS.iter().copied()).collect();
-            return Err(SetupError::unknown(text, "word of weir up", nearest(&word, &known)));
+            return Err(SetupError::unknown(text, "word of weir up", nearest(&word, known)));
         }
         let name = if word == "noecn" { "ecn" } else { word.as_str() };
         if name != "set" && seen.iter().any(|seen| seen == name) {

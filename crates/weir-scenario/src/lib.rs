@@ -19,7 +19,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use weir_core::Duration;
+use weir_core::{Duration, words};
 use weir_law::{MainSignal, Params};
 use weir_qdisc::QdiscConfig;
 
@@ -355,22 +355,14 @@ impl Scenario {
     }
 }
 
-/// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
+/// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`", if one of them is near.
 pub fn with_nearest_key(message: &str) -> String {
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let is_unknown = message.contains("unknown field") || message.contains("unknown variant");
-    let Some((unknown, known)) = quoted.split_first().filter(|(_, known)| is_unknown && !known.is_empty())
-    else {
-        return message.trim_end().to_owned();
-    };
-    let nearest = nearest(unknown, known.iter().copied());
-    format!("{}\ndid you mean `{nearest}`?", message.trim_end())
-}
-
-/// The known word that is most like `word`; empty if none is known.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> &'a str {
-    let like = |known: &str| strsim::jaro_winkler(word, known);
-    known.into_iter().max_by(|a, b| like(a).total_cmp(&like(b))).unwrap_or_default()
+    let message = message.trim_end();
+    let near = words::unknown(message).and_then(|(word, known)| words::nearest(word, known));
+    match near {
+        Some(near) => format!("{message}\ndid you mean `{near}`?"),
+        None => message.to_owned(),
+    }
 }
 
 #[cfg(test)]

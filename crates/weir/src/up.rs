@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
+use weir_core::words;
 use weir_kernel::{Keys, Setup, Step, UpError};
 
 use crate::cli::{SetupArgs, StepOutput, UpArgs};
@@ -129,18 +130,10 @@ fn read(path: &Path) -> anyhow::Result<Result<(Keys, toml::Table), String>> {
     }))
 }
 
-/// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
+/// Puts "did you mean" in place of serde's "unknown field `x`, expected one of `a`, `b`".
 fn with_nearest(message: &str) -> String {
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let is_unknown = message.contains("unknown field") || message.contains("unknown variant");
-    let Some((unknown, known)) = quoted.split_first().filter(|_| is_unknown) else {
-        return message.to_owned();
-    };
-    let nearest = known
-        .iter()
-        .max_by(|a, b| strsim::jaro_winkler(unknown, a).total_cmp(&strsim::jaro_winkler(unknown, b)));
-    match nearest {
-        Some(nearest) => format!("'{unknown}' is not known; did you mean '{nearest}'?"),
+    match words::unknown(message) {
+        Some((word, known)) => format!("'{word}' is not known{}", words::hint(word, known)),
         None => message.to_owned(),
     }
 }

@@ -10,24 +10,13 @@ use std::str::FromStr;
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
+use weir_core::words::hint;
 
 use super::keys::Form;
 use super::{ConfigError, Keys, QdiscConfig, Word};
 
-/// Below this similarity (Jaro-Winkler) no word is near enough to be what was meant.
-const NEAR: f64 = 0.75;
-
 pub(super) fn unknown(word: &str, what: impl Into<String>, known: &[&str]) -> ConfigError {
-    let nearest = known
-        .iter()
-        .map(|known| (strsim::jaro_winkler(&word.to_ascii_lowercase(), known), *known))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(similarity, _)| *similarity >= NEAR);
-    let hint = match nearest {
-        Some((_, known)) => format!("; did you mean '{known}'?"),
-        None => format!("; known are {}", known.join(", ")),
-    };
-    ConfigError::Unknown { word: word.to_owned(), what: what.into(), hint }
+    ConfigError::Unknown { word: word.to_owned(), what: what.into(), hint: hint(word, known) }
 }
 
 /// Accepts the keys of all kinds.

@@ -11,6 +11,7 @@ mod setting;
 mod table;
 
 use serde::Serialize;
+use weir_core::words::nearest;
 
 use crate::batch::Job;
 use weir_report::result::RunResult;
@@ -179,11 +180,8 @@ pub fn all() -> Vec<Box<dyn Figure>> {
 pub fn find(id: &str) -> Result<Box<dyn Figure>, String> {
     let known: Vec<String> = all().iter().map(|figure| figure.about().id).collect();
     all().into_iter().find(|figure| figure.about().id == id).ok_or_else(|| {
-        let near = known.iter().max_by(|a, b| strsim::jaro(id, a).total_cmp(&strsim::jaro(id, b)));
-        format!(
-            "there is no figure '{id}'; did you mean '{}'? `weir figure list` shows all",
-            near.map_or("", |id| id)
-        )
+        let near = nearest(id, known).map_or_else(String::new, |near| format!("did you mean '{near}'? "));
+        format!("there is no figure '{id}'; {near}`weir figure list` shows all")
     })
 }
 

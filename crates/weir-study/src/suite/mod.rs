@@ -14,6 +14,7 @@ use std::path::Path;
 use include_dir::{Dir, include_dir};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use weir_core::words::nearest;
 use weir_qdisc::QdiscConfig;
 
 use crate::batch::{BatchError, Job};
@@ -94,12 +95,12 @@ pub struct Published {
 pub enum SuiteError {
     /// There is no such suite.
     #[error(
-        "there is no suite '{id}'; did you mean '{near}'? `weir suite list` shows all; a folder with a suite.toml can be named too"
+        "there is no suite '{id}'; {near}`weir suite list` shows all; a folder with a suite.toml can be named too"
     )]
     Unknown {
         /// What was asked for.
         id: String,
-        /// The nearest one.
+        /// A question whether another was meant, if one is near, with a space behind it.
         near: String,
     },
     /// A file of the suite cannot be read, or its `suite.toml` is wrong.
@@ -157,9 +158,8 @@ pub fn find(id: &str) -> Result<Suite, SuiteError> {
             folder.file_name().map_or_else(|| id.to_owned(), |name| name.to_string_lossy().into_owned());
         return load(&name, id, &read);
     }
-    let near =
-        shipped_ids().max_by(|a, b| strsim::jaro_winkler(id, a).total_cmp(&strsim::jaro_winkler(id, b)));
-    Err(SuiteError::Unknown { id: id.to_owned(), near: near.unwrap_or_default().to_owned() })
+    let near = nearest(id, shipped_ids()).map_or_else(String::new, |near| format!("did you mean '{near}'? "));
+    Err(SuiteError::Unknown { id: id.to_owned(), near })
 }
 
 fn shipped_ids() -> impl Iterator<Item = &'static str> {

@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::values::{Steps, Value, common};
 use super::{Axis, Fault, Key, SweepError, splice};
-use weir_scenario::nearest;
+use weir_core::words::{hint_in, nearest};
 use weir_scenario::toml_file;
 use weir_scenario::toml_place;
 use weir_world::{EMU, KERNEL, SIM, World};
@@ -99,8 +99,8 @@ impl File {
         let root = DeTable::parse(&text).map_err(|error| texts.own(Fault::toml(error)))?;
         let root = root.get_ref();
         if let Some(key) = root.keys().find(|key| !KEYS.contains(&key.get_ref().as_ref())) {
-            let near = nearest(key.get_ref(), KEYS);
-            let what = format!("a sweep has no key `{}`; did you mean `{near}`?", key.get_ref());
+            let hint = hint_in("`", key.get_ref(), KEYS);
+            let what = format!("a sweep has no key `{}`{hint}", key.get_ref());
             return Err(texts.own(Fault::new(key.span().start, what)));
         }
         match root.get("scenario").map(|value| (value.get_ref(), value.span())) {
@@ -151,10 +151,12 @@ impl Head {
             None => SIM,
             Some((said, at)) => {
                 let said = said.unwrap_or_default();
-                let near = || nearest(said, worlds.map(World::name));
+                let near = || {
+                    let near = nearest(said, worlds.map(World::name));
+                    near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"))
+                };
                 worlds.into_iter().find(|world| world.name() == said).ok_or_else(|| {
-                    let what =
-                        format!("world: a sweep runs in sim, emu or kernel; did you mean \"{}\"?", near());
+                    let what = format!("world: a sweep runs in sim, emu or kernel{}", near());
                     Fault::new(at, what)
                 })?
             }
@@ -324,8 +326,15 @@ fn excluded(text: &str, root: &DeTable<'_>, axes: &[Axis]) -> Result<Vec<Exclusi
                 axes.iter().enumerate().flat_map(|(axis, keys)| keys.keys.iter().map(move |key| (axis, key)))
             };
             let Some((axis, key)) = known().find(|(_, key)| key.name == *name.get_ref()) else {
-                let near = nearest(name.get_ref(), known().map(|(_, key)| key.name.as_str()));
-                let what = format!("`{}` is not swept; did you mean \"{near}\", in quotes?", name.get_ref());
+                let names = || known().map(|(_, key)| key.name.as_str());
+                let what = match nearest(name.get_ref(), names()) {
+                    Some(near) => {
+                        format!("`{}` is not swept; did you mean \"{near}\", in quotes?", name.get_ref())
+                    }
+                    None => {
+                        format!("`{}` is not swept{}", name.get_ref(), hint_in("\"", name.get_ref(), names()))
+                    }
+                };
                 return Err(Fault::new(name.span().start, what));
             };
             let given: Vec<Value> = match value.get_ref() {
@@ -338,8 +347,8 @@ fn excluded(text: &str, root: &DeTable<'_>, axes: &[Axis]) -> Result<Vec<Exclusi
             for given in given {
                 let place = key.values.iter().position(|value| value.is(&given));
                 places.push(place.ok_or_else(|| {
-                    let near = nearest(&given.label, key.values.iter().map(|value| value.label.as_str()));
-                    let what = format!("`{}` never is {}; did you mean {near}?", key.name, given.label);
+                    let hint = hint_in("", &given.label, key.values.iter().map(|value| &value.label));
+                    let what = format!("`{}` never is {}{hint}", key.name, given.label);
                     Fault::new(given.at, what)
                 })?);
             }

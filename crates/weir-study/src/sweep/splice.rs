@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use weir_qdisc::QdiscConfig;
 
 use super::Fault;
-use weir_scenario::nearest;
+use weir_core::words::nearest;
 
 /// One value for the place that `path` names.
 pub(super) struct Splice<'a> {
@@ -48,8 +48,8 @@ pub(super) fn steps(key: &str, scenario: &DeTable<'_>) -> Result<Vec<String>, St
                 let word = rest.rsplit_once('.').map_or(rest, |(word, _)| word);
                 let known: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
                 let hint = match nearest(word, known) {
-                    "" => String::new(),
-                    near => format!("did you mean `flow.{near}`? "),
+                    None => String::new(),
+                    Some(near) => format!("did you mean `flow.{near}`? "),
                 };
                 let last = flows.len().saturating_sub(1);
                 return Err(format!(

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use weir_core::{Bytes, Duration, Rate};
 
 use super::Fault;
-use weir_scenario::nearest;
+use weir_core::words::hint_in;
 
 /// What a key's values are, all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,8 +219,8 @@ impl Steps {
     pub(super) fn read(text: &str, table: &DeTable<'_>, span: Range<usize>) -> Result<Self, Fault> {
         let at = span.start;
         if let Some(key) = table.keys().find(|key| !Self::KEYS.contains(&key.get_ref().as_ref())) {
-            let near = nearest(key.get_ref(), Self::KEYS);
-            let what = format!("a range has no `{}`; did you mean `{near}`?", key.get_ref());
+            let hint = hint_in("`", key.get_ref(), Self::KEYS);
+            let what = format!("a range has no `{}`{hint}", key.get_ref());
             return Err(Fault::new(key.span().start, what));
         }
         let value = |key: &str| table.get(key).map(|value| Value::read(text, value)).transpose();

@@ -17,9 +17,9 @@
 
 use std::fmt;
 
-use strsim::damerau_levenshtein;
 use thiserror::Error;
 use weir_cc::Entry;
+use weir_core::words;
 
 use super::Stack;
 
@@ -78,11 +78,11 @@ pub fn catalogue_name(name: &str) -> &str {
 
 /// A controller that its stack does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{stack} has no congestion control '{name}'; did you mean '{nearest}'? known are {known}")]
+#[error("{stack} has no congestion control '{name}'{near} known are {known}")]
 pub struct UnknownController {
     stack: &'static str,
     name: String,
-    nearest: String,
+    near: String,
     known: String,
 }
 
@@ -97,7 +97,7 @@ impl UnknownController {
                 Stack::Udp => "UDP",
             },
             name: name.to_owned(),
-            nearest: nearest(&known, name),
+            near: near(&known, name),
             known: known.join(", "),
         }
     }
@@ -113,7 +113,7 @@ impl UnknownController {
             stack: "TCP",
             name: name.to_owned(),
             known: format!("{} of the kernel, and in world sim {}", of_kernel.join(", "), of_sim.join(", ")),
-            nearest: nearest(&[of_kernel, of_sim].concat(), name),
+            near: near(&[of_kernel, of_sim].concat(), name),
         }
     }
 }
@@ -130,14 +130,10 @@ fn known(stack: Stack) -> Vec<String> {
     known
 }
 
-/// The one of `known` that is most like `name`.
-fn nearest(known: &[String], name: &str) -> String {
-    let wanted = name.to_ascii_lowercase();
-    known
-        .iter()
-        .filter(|known| *known != name)
-        .min_by_key(|known| damerau_levenshtein(known, &wanted))
-        .map_or_else(|| "none".to_owned(), Clone::clone)
+/// The question whether another of `known` was meant, if one is near, and what parts the list from it.
+fn near(known: &[String], name: &str) -> String {
+    let near = words::nearest(name, known.iter().filter(|known| *known != name));
+    near.map_or_else(|| ";".to_owned(), |near| format!("; did you mean '{near}'?"))
 }
 
 /// The stack's own controller of that name, aliases included.
@@ -182,8 +178,10 @@ mod tests {
         let error = found(Stack::Quic, "qubic").unwrap_err().to_string();
         assert!(error.contains("did you mean 'cubic'"), "{error}");
         assert!(error.contains("bbr3, weir-reno, weir-cubic, cubic-rfc9438"), "{error}");
-        let error = found(Stack::Tcp, "newreno").unwrap_err().to_string();
-        assert!(error.contains("did you mean 'reno'"), "{error}");
+        let error = found(Stack::Tcp, "renno").unwrap_err().to_string();
+        assert!(error.contains("did you mean 'reno'? known are reno, "), "{error}");
+        let error = found(Stack::Tcp, "westwood").unwrap_err().to_string();
+        assert!(error.ends_with("'westwood'; known are reno, cubic, bbr, dctcp, prague"), "{error}");
         assert!(found(Stack::Udp, "cubic").is_err());
     }
 
