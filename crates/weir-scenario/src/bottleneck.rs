@@ -1,6 +1,5 @@
 //! The bottleneck of a scenario.
 
-use crate::Refusal;
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,94 +8,98 @@ use weir_core::{Bytes, Duration, Rate, Time};
 use weir_qdisc::QdiscConfig;
 use weir_sim::RateSteps;
 
+use crate::Refusal;
+use crate::key::{Table, keys, plain};
+
 use super::impairment::{Jitter, Reorder, Share, TraceFile, as_text, time};
 use super::path::too_slow;
 use super::{FULL_PACKET, Reverse, half};
 
-/// The link, its delay and its queue.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Bottleneck {
-    /// The rate of the link towards the clients, counted in wire bytes (Ethernet header included). With a trace or
-    /// with rates by turns, what the queue discipline reckons with: their mean, if not given.
+keys! {
+    /// The link, its delay and its queue.
+    pub struct Bottleneck;
+    /// A link with defaults but for these.
+    pub fn new(rate: Rate, rtt: Duration, qdisc: QdiscConfig);
+
+    /// Rate of the link towards the client, in wire bits (Ethernet header included). With a trace or with rates by turns,
+    /// what the queue discipline counts with.
     #[serde(default)]
-    pub rate: Rate,
-    /// The round-trip time without queues of flows that name none.
-    pub rtt: Duration,
-    /// The queue discipline: `"bfifo limit 1bdp"`, or a table.
-    pub qdisc: QdiscConfig,
-    /// The share of the round-trip time that lies behind the bottleneck, from it to the client and back: 0.5 as in the
-    /// CRQ paper's testbed, near 0 for an access router. Range 0 to 1.
+    rate: Rate = rate => Key::of("rate from `1kbit`").usual("required without `trace` or `rates`");
+
+    /// Round-trip time without queues, of flows that have none of their own; also the one in `bdp`.
+    rtt: Duration = rtt => Key::of("time").required().delay();
+
+    /// The queue, see below.
+    qdisc: QdiscConfig = qdisc => Key::of("words or table").required();
+
+    /// Share of the round-trip time that lies behind the bottleneck, from it to the client and back. 0.5 as in the CRQ
+    /// paper's testbed (section IV-A), near 0 for an access router close to the client.
     #[serde(default = "half")]
-    pub position: f64,
-    /// Bytes that a late emulator may send back to back to catch up; the default is 4 ms at the rate.
+    position: f64 = half() => Key::of("").within(0, 1).because(": 0 is at the client, 1 at the server").usual("`0.5`");
+
+    /// What a late emulator may send back to back to catch up; more is lost capacity, and counted as such.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub burst: Option<Bytes>,
-    /// Bytes per packet that the real link would add to what is counted here.
+    burst: Option<Bytes> = None => Key::of("size").from(FULL_PACKET).because(" bytes, one full packet")
+        .usual("4 ms at the rate, at least `3028b`");
+
+    /// Bytes per packet that the real link adds to the Ethernet frame; they count against `rate` and in a queue's bytes.
     #[serde(default)]
-    pub overhead: u32,
-    /// When the link may send, in place of its rate.
+    overhead: u32 = 0 => Key::of("bytes, a bare integer").up_to(MOST_OVERHEAD).because(", the longest packet").usual("`0`");
+
+    /// The link sends when this file lets it, which is one of mahimahi's: a line is a millisecond at which 1500 bytes of
+    /// IP packets may go, and after the last line it begins anew. `rate` is then only what `bdp` and disciplines count
+    /// with; by default the mean of the trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<TraceFile>,
-    /// Its rates by turns.
+    trace: Option<TraceFile> = None => Key::of("path, from the folder of the scenario").sim();
+
+    /// The link's rate by turns: `["50mbit for 20s", "5mbit for 10s", "25mbit"]`. The last one stays if it has no time,
+    /// else all begin anew. A packet goes at the rate at which it began. `rate` is then only what `bdp`, `load` and
+    /// disciplines count with; by default the mean until the last flow has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rates: Vec<RateStep>,
-    /// All packets go through one tunnel, whose end refuses those that come out so many packets behind the newest or more.
+    rates: Vec<RateStep> = Vec::new() => Key::of("rates with times").sim();
+
+    /// All packets go through one tunnel, whose end refuses those that come out so many packets behind the newest or more
+    /// (RFC 4303 section 3.4.3); 32 and 64 are usual. Refused packets are lost behind the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replay_window: Option<u32>,
-    /// By how much the delay from the link to the client varies.
+    replay_window: Option<u32> = None => Key::of("packets").from(1).because(" packet; leave it out for no tunnel").sim();
+
+    /// Each packet's delay is drawn evenly from up to so much less to up to so much more, as netem's `delay TIME JITTER`
+    /// does. Packets of a flow keep their order: one that would overtake waits for those before it. `"2ms reorder"` lets
+    /// them overtake, as netem does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<Jitter>,
-    /// Packets that are lost behind the link.
+    jitter: Option<Jitter> = None => Key::of("time, up to the delay behind the link").sim().delay();
+
+    /// Packets that are lost behind the link, each for itself, as netem's `loss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loss: Option<Share>,
-    /// Packets that come later than others.
+    loss: Option<Share> = None => Key::of("share").sim();
+
+    /// This share of packets comes so much later, so that those behind overtake: `"1% 5ms"`. netem's
+    /// `delay 5ms reorder 99%` is the same with other words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reorder: Option<Reorder>,
-    /// The direction to the server: without it, it has neither queue nor rate.
+    reorder: Option<Reorder> = None => Key::of("share and time").sim().delay();
+
+    /// The direction to the server, see [paths.md](paths.md). Without it, it has neither queue nor rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reverse: Option<Reverse>,
+    reverse: Option<Reverse> = None => Key::of("table").sim();
 }
 
-impl Bottleneck {
-    /// A link with defaults but for these.
-    pub fn new(rate: Rate, rtt: Duration, qdisc: QdiscConfig) -> Self {
-        Self {
-            rate,
-            rtt,
-            qdisc,
-            position: half(),
-            burst: None,
-            overhead: 0,
-            trace: None,
-            rates: Vec::new(),
-            replay_window: None,
-            jitter: None,
-            loss: None,
-            reorder: None,
-            reverse: None,
-        }
-    }
+plain!(QdiscConfig);
 
+/// The longest IP packet.
+const MOST_OVERHEAD: u64 = 65_535;
+
+impl Bottleneck {
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let fail = |key: &str, message: String| Err(Refusal::new(key, message));
         if self.rate.bits_per_sec() < 1_000 {
             return fail("rate", too_slow(self.rate));
         }
-        if !(0.0..=1.0).contains(&self.position) {
-            return fail("position", "must lie between 0 (at the client) and 1 (at the server)".to_owned());
-        }
-        if self.burst.is_some_and(|burst| burst.0 < FULL_PACKET) {
-            return fail("burst", format!("must hold at least one packet of {FULL_PACKET} bytes"));
-        }
+        self.check_ranges()?;
         if self.trace.is_some() && !self.rates.is_empty() {
             return fail("rates", "a link has a trace or rates by turns, not both; remove one".to_owned());
         }
         if let Some(step) = self.rates.iter().find(|step| step.rate.bits_per_sec() < 1_000) {
             return fail("rates", too_slow(step.rate));
-        }
-        if self.replay_window == Some(0) {
-            return fail("replay_window", "must be at least 1 packet; leave it out for no tunnel".to_owned());
         }
         self.rate_steps().map(|_| ()).map_err(|message| Refusal::new("rates", message))
     }

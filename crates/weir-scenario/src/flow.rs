@@ -1,87 +1,137 @@
 //! Flows of a scenario.
 
-use crate::Refusal;
 use serde::{Deserialize, Serialize};
 use weir_core::{Bytes, Duration, Ecn, Rate};
-
+use weir_sim::{EndOptions, LARGEST_GSO};
 use weir_testbed::traffic::{self, Stack};
 
-/// One flow, or `count` alike.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Flow {
-    /// What reports call it; by default made of stack and controller.
+use crate::Refusal;
+use crate::key::{Table, keys, plain};
+
+keys! {
+    /// One flow, or `count` alike.
+    pub struct Flow;
+    /// An endless flow without a controller and with all defaults.
+    pub fn of(stack: Stack);
+
+    /// What tables call it. Flows of the same name get ` #2`, ` #3`...
     #[serde(default)]
-    pub name: String,
-    /// Who carries it.
-    pub stack: Stack,
-    /// Its congestion control; not for UDP.
+    name: String = String::new() => Key::of("text").usual("stack and controller, such as `TCP cubic`");
+
+    /// The kernel's TCP; QUIC version 1 in user space, which spins (RFC 9000 section 17.4); datagrams at a constant rate.
+    stack: Stack = stack => Key::of("`tcp`, `quic`, `udp`").required();
+
+    /// Congestion control. TCP has `reno`, `cubic`, `bbr`, `dctcp` and `prague`, as far as the kernel has them
+    /// (`weir doctor` lists them). QUIC has noq's `newreno` (or `reno`), `cubic` and `bbr3` (or `bbr`), and
+    /// [all of Weir's](cc/README.md#over-real-quic), such as `copa` or `weir-cubic`. World `sim` has all of
+    /// [cc](cc/README.md) for TCP and QUIC.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub controller: String,
-    /// The server host at which it is; flows that name none share one. For disciplines that share by host.
+    controller: String = String::new() => Key::of("name").usual("required; not for UDP");
+
+    /// The host at the server's end. Flows of the same name are at the same host, others at others, with an IP address
+    /// of their own; at most 250. Matters to disciplines that share by host ([cake](qdisc/cake.md)).
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub server: String,
-    /// The client host at which it is; flows that name none share one.
+    server: String = String::new() => Key::of("text").usual("all flows share one");
+
+    /// The host at the client's end, as `server`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub client: String,
-    /// The links that it goes over, in the direction to the client; the bottleneck alone if not given.
+    client: String = String::new() => Key::of("text").usual("all flows share one");
+
+    /// The links that it goes over, in the direction to the client ([paths.md](paths.md)).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<Vec<String>>,
-    /// Which way its data goes.
+    path: Option<Vec<String>> = None => Key::of("names of links").usual("`[\"bottleneck\"]`").sim();
+
+    /// `down`: server to client, through the queue. `up`: client to server; only its acknowledgements pass the queue,
+    /// and **its data meets no rate limit** but that of a `reverse`.
     #[serde(default)]
-    pub direction: Direction,
-    /// One-way, or the CRQ paper's two-way pattern in which the receiver sends half of the data back.
+    direction: Direction = Direction::default() => Key::of("`down`, `up`").usual("`down`");
+
+    /// `two-way`: the receiver sends back half of what it reads ("(b)" in the CRQ paper). TCP only.
     #[serde(default)]
-    pub pattern: Pattern,
-    /// How much it transfers. Without it (and without `duration`) the flow lasts until the others have completed.
+    pattern: Pattern = Pattern::default() => Key::of("`one-way`, `two-way`").usual("`one-way`");
+
+    /// Payload to transfer. With UDP in whole datagrams of 1472 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<Bytes>,
-    /// How long it sends.
+    bytes: Option<Bytes> = None => Key::of("size").from(1).because(" byte");
+
+    /// How long it sends. Ignored where `bytes` is given. Such a flow has no completion time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Duration>,
-    /// When it starts, from the start of the run.
+    duration: Option<Duration> = None => Key::of("time").above(0);
+
+    /// When it sets out, from the start of the run.
     #[serde(default)]
-    pub start: Duration,
-    /// Whether it uses ECN.
+    start: Duration = Duration::ZERO => Key::of("time").usual("`0`");
+
+    /// TCP negotiates ECN; QUIC and UDP send ECT(0). Controllers that need it (`dctcp`, `prague`, `bbr3-ecn` and their
+    /// like) use it anyway, `prague` with ECT(1). A TCP flow whose connection does not come out as asked for ends with
+    /// an error.
     #[serde(default)]
-    pub ecn: bool,
-    /// The codepoint that a box on the path gives its packets before the first link.
+    ecn: bool = false => Key::of("true or false").usual("false");
+
+    /// The codepoint that a box on the path gives its packets before the first link: bleached ECN, or a sender that takes
+    /// the L4S queue without answering to its marks. What its ends have negotiated stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub remark: Option<Remark>,
-    /// Its round-trip time without queues, if it is not the bottleneck's.
+    remark: Option<Remark> = None => Key::of("`not-ect`, `ect0`, `ect1`").sim();
+
+    /// Its own round-trip time without queues.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rtt: Option<Duration>,
-    /// The constant rate of a UDP flow, in wire bytes.
+    rtt: Option<Duration> = None => Key::of("time").usual("`bottleneck.rtt`").delay();
+
+    /// Of UDP, in wire bits: datagrams of 1514 wire bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Rate>,
-    /// Segments that the sender hands over as one packet at most; 1 if not given.
+    rate: Option<Rate> = None => Key::of("rate above 0").usual("required for UDP, not for others");
+
+    /// Segments that the sender hands over as one super-packet at most: the queue takes, marks and drops it as one, and a
+    /// mark on it is a mark on each segment. Packets in tables are super-packets then.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gso: Option<u32>,
-    /// The window to begin with, in packets; 10 if not given.
+    gso: Option<u32> = None => Key::of("").within(1, LARGEST_GSO as u64).because(", what an IPv4 packet can hold")
+        .usual("`1`").sim().tcp_and_quic();
+
+    /// The congestion window to begin with (RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub initial_window: Option<u32>,
-    /// Packets that a paced sender lets go together at least; 2 if not given.
+    initial_window: Option<u32> = None => Key::of("packets").from(1).because(" packet").usual("`10`").sim().tcp_and_quic();
+
+    /// Packets that a paced sender lets go together at least (`net.ipv4.tcp_min_tso_segs`). Prague below some 30 Mbit/s
+    /// takes the second of two for a queue.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_burst: Option<u32>,
-    /// Whether packets that are not paced wait for others to go with; not, if not given.
+    min_burst: Option<u32> = None => Key::of("packets").from(1).because(" packet").usual("`2`").sim().tcp_and_quic();
+
+    /// Packets that are not paced wait until a millisecond's worth of them, or a third of the window, can go at once, as
+    /// in Linux ([bunches](../validation/linux.md#when-tcp-sends-bunches)).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub defer: Option<bool>,
-    /// What its sender paces payload at, at most.
+    defer: Option<bool> = None => Key::of("true or false").usual("true").sim().tcp();
+
+    /// The sender paces its payload at no more than this, whatever its controller asks for (`SO_MAX_PACING_RATE`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_rate: Option<Rate>,
-    /// An acknowledgement for this many packets; 2 if not given.
+    max_rate: Option<Rate> = None => Key::of("rate").above(0).because(", such as 40mbit").sim().tcp_and_quic();
+
+    /// An acknowledgement for so many packets; more than 2 stretches them. TCP's first sixteen packets are acknowledged
+    /// one by one all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ack_every: Option<u32>,
-    /// The longest that a packet waits for an acknowledgement; 40 ms with TCP and 25 ms with QUIC if not given.
+    ack_every: Option<u32> = None => Key::of("packets").from(1).because(" packet").usual("`2`").sim().tcp_and_quic();
+
+    /// The longest that a packet waits for an acknowledgement.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ack_delay: Option<Duration>,
-    /// What comes within this time is acknowledged together; nothing if not given.
+    ack_delay: Option<Duration> = None => Key::of("time").up_to_time(LONGEST_ACK_DELAY).because(" (RFC 5681)")
+        .usual("TCP `40ms`, QUIC `25ms`").sim().tcp_and_quic();
+
+    /// The receiver takes what comes within this time, in order and up to 45 packets, as one (generic receive offload):
+    /// one acknowledgement, at the end of that time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gro: Option<Duration>,
-    /// How many such flows.
+    gro: Option<Duration> = None => Key::of("time").up_to_time(LONGEST_GRO)
+        .because("; real hosts take well under 1ms").sim().tcp_and_quic();
+
+    /// So many alike, called `NAME 1`, `NAME 2`...
     #[serde(default = "one_flow")]
-    pub count: u32,
+    count: u32 = one_flow() => Key::of("integer").from(1).usual("`1`");
 }
+
+plain!(Direction, Pattern, Remark);
+
+/// RFC 5681 section 4.2: an acknowledgement must come within 500 ms.
+const LONGEST_ACK_DELAY: Duration = Duration::from_millis(500);
+/// Longer than any network card or kernel keeps packets together.
+const LONGEST_GRO: Duration = Duration::from_millis(100);
 
 /// A codepoint that packets are given on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,36 +183,6 @@ fn one_flow() -> u32 {
 }
 
 impl Flow {
-    /// An endless flow without a controller and with all defaults.
-    pub fn of(stack: Stack) -> Self {
-        Self {
-            server: String::new(),
-            client: String::new(),
-            name: String::new(),
-            stack,
-            controller: String::new(),
-            path: None,
-            direction: Direction::default(),
-            pattern: Pattern::default(),
-            bytes: None,
-            duration: None,
-            start: Duration::ZERO,
-            ecn: false,
-            remark: None,
-            rtt: None,
-            rate: None,
-            gso: None,
-            initial_window: None,
-            min_burst: None,
-            defer: None,
-            max_rate: None,
-            ack_every: None,
-            ack_delay: None,
-            gro: None,
-            count: 1,
-        }
-    }
-
     pub(super) fn default_name(&self) -> String {
         match self.stack {
             Stack::Udp => "UDP".to_owned(),
@@ -183,16 +203,12 @@ impl Flow {
 
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let fail = |key: &str, message: String| Err(Refusal::new(key, message));
-        if self.count == 0 {
-            return fail("count", "must be at least 1".to_owned());
+        self.check_ranges()?;
+        let refused =
+            self.given().find_map(|key| Some(Refusal::new(key.name(), key.refused_by(self.stack)?)));
+        if let Some(refused) = refused {
+            return Err(refused);
         }
-        if self.bytes.is_some_and(|bytes| bytes.0 == 0) {
-            return fail("bytes", "must be more than 0".to_owned());
-        }
-        if self.duration == Some(Duration::ZERO) {
-            return fail("duration", "must be above 0".to_owned());
-        }
-        self.check_ends()?;
         if self.stack == Stack::Udp {
             if self.rate.is_none_or(|rate| rate.bits_per_sec() == 0) {
                 return fail("rate", "a UDP flow needs a rate above 0, such as 50mbit".to_owned());
@@ -223,6 +239,21 @@ impl Flow {
             return fail("controller", error.to_string());
         }
         Ok(())
+    }
+
+    /// The options of the simulator's ends.
+    pub fn end_options(&self) -> EndOptions {
+        let usual = EndOptions::default();
+        EndOptions {
+            gso: self.gso.map_or(usual.gso, |segments| segments as u16),
+            initial_window: self.initial_window.unwrap_or(usual.initial_window),
+            min_burst: self.min_burst.unwrap_or(usual.min_burst),
+            defer: self.defer.unwrap_or(usual.defer),
+            max_rate: self.max_rate,
+            ack_every: self.ack_every,
+            ack_delay: self.ack_delay,
+            gro: self.gro.unwrap_or(usual.gro),
+        }
     }
 
     /// Whether this host's stacks have the controller; the error names the nearest that they have.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use weir_core::Duration;
 use weir_sim::{Impairment, Trace};
 
+use crate::key::{Quantity, Value, plain};
 use crate::toml_file;
 
 /// The longest trace, in bytes: an hour at 100 Mbit/s.
@@ -142,6 +143,20 @@ macro_rules! as_text {
 }
 pub(super) use as_text;
 as_text!(Share, Jitter, Reorder);
+
+plain!(Share, TraceFile);
+
+impl Value for Jitter {
+    fn quantity(&self) -> Option<Quantity> {
+        Some(Quantity::Time(self.spread))
+    }
+}
+
+impl Value for Reorder {
+    fn quantity(&self) -> Option<Quantity> {
+        Some(Quantity::Time(self.delay))
+    }
+}
 
 /// The impairments that three keys of a link name.
 pub(super) fn impairment(

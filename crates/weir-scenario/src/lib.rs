@@ -5,10 +5,10 @@
 
 mod bottleneck;
 mod bounds;
-mod ends;
 mod flow;
 mod hosts;
 mod impairment;
+mod key;
 mod path;
 mod refusal;
 pub mod toml_file;
@@ -26,6 +26,8 @@ use weir_qdisc::QdiscConfig;
 use weir_testbed::host::MAX_ADDRESSES;
 
 pub use hosts::Hosts;
+pub use key::Key;
+use key::{Table, keys};
 pub use refusal::Refusal;
 use toml_file::FileError;
 pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
@@ -70,29 +72,31 @@ pub struct Scenario {
     pub measure: Measure,
 }
 
-/// What to measure and for how long.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Measure {
-    /// The width of a bin in time series.
-    pub interval: Duration,
+keys! {
+    /// What to measure and for how long.
+    #[serde(default)]
+    pub struct Measure;
+    /// All defaults.
+    pub fn new();
+
+    /// Width of a bin in `queue_series.csv` and `flow_series.csv`.
+    interval: Duration = Duration::from_millis(50) => Key::of("time").from_time(Duration::from_millis(1)).usual("`50ms`");
+
     /// The run ends here at the latest, whatever is unfinished.
-    pub timeout: Duration,
-    /// Whether to write every packet's headers, as it left the bottleneck, to a pcapng file.
-    pub pcap: bool,
-    /// Whether to write a line of text for each thing that happens to a packet. World `sim` only.
+    timeout: Duration = Duration::from_secs(300) => Key::of("time").above(0)
+        .because("; give the longest that the run may take").usual("`300s`");
+
+    /// Write every packet's headers, as it left the bottleneck, to `packets.pcapng`; `--pcap` does the same.
+    pcap: bool = false => Key::of("true or false").usual("false");
+
+    /// Write a line of text for each thing that happens to a packet to `packets.tr`; `--trace` does the same.
     #[serde(skip_serializing_if = "is_off")]
-    pub trace: bool,
+    trace: bool = false => Key::of("true or false").usual("false").sim();
 }
 
 impl Default for Measure {
     fn default() -> Self {
-        Self {
-            interval: Duration::from_millis(50),
-            timeout: Duration::from_secs(300),
-            pcap: false,
-            trace: false,
-        }
+        Self::new()
     }
 }
 
@@ -283,15 +287,7 @@ impl Scenario {
         if let Err(message) = self.law_params() {
             return fail("law", message);
         }
-        if self.measure.interval < Duration::from_millis(1) {
-            return fail("measure.interval", "must be at least 1ms".to_owned());
-        }
-        if self.measure.timeout == Duration::ZERO {
-            return fail(
-                "measure.timeout",
-                "must be above 0; give the longest that the run may take".to_owned(),
-            );
-        }
+        self.measure.check_ranges().map_err(|refusal| refusal.inside("measure"))?;
         if self.flows.is_empty() && self.workloads.is_empty() {
             return fail("flow", "a scenario needs at least one [[flow]] or [[workload]]".to_owned());
         }
@@ -344,6 +340,18 @@ impl Scenario {
         flows.chain(workloads).max().map_or(timeout, |end| end.min(timeout))
     }
 
+    /// What only world `sim` can do of what is asked for: the key, as [`said`](Self::said) takes it.
+    pub fn needs_simulator(&self) -> Option<String> {
+        let of = |table: &str, key: Option<&str>| key.map(|key| format!("{table}.{key}"));
+        let first = |table: &str, some: bool| some.then(|| format!("{table}.0"));
+        let mut flows = self.flows.iter().enumerate();
+        of("bottleneck", self.bottleneck.given_of_sim())
+            .or_else(|| first("link", !self.links.is_empty()))
+            .or_else(|| flows.find_map(|(index, flow)| of(&format!("flow.{index}"), flow.given_of_sim())))
+            .or_else(|| first("workload", !self.workloads.is_empty()))
+            .or_else(|| of("measure", self.measure.given_of_sim()))
+    }
+
     /// What a queue discipline must know to be built for the run of that number.
     pub fn build_context(&self, run: u64) -> weir_qdisc::config::BuildContext {
         weir_qdisc::config::BuildContext {
@@ -353,6 +361,19 @@ impl Scenario {
             seed: weir_core::Seed { seed: self.seed, run },
         }
     }
+}
+
+/// The keys of each table of a scenario, as the reference page lists them: the table's name, and the page's table in
+/// Markdown.
+pub fn reference() -> Vec<(&'static str, String)> {
+    vec![
+        ("bottleneck", key::page(Bottleneck::KEYS)),
+        ("reverse", key::page(Reverse::KEYS)),
+        ("link", key::page(Link::KEYS)),
+        ("flow", key::page(Flow::KEYS)),
+        ("workload", key::page(Workload::KEYS)),
+        ("measure", key::page(Measure::KEYS)),
+    ]
 }
 
 /// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`", if one of them is near.

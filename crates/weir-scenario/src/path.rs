@@ -1,13 +1,14 @@
 //! Paths: what a bottleneck does besides queueing, further links, and which of them a flow goes over. Only world `sim` has
 //! them.
 
-use crate::Refusal;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use weir_core::{Duration, Rate};
 use weir_qdisc::QdiscConfig;
 use weir_sim::{HopSpec, Impairment, RateSteps};
+
+use crate::Refusal;
+use crate::key::{keys, plain};
 
 use super::impairment::{Jitter, Reorder, Share, TraceFile, impairment};
 use super::{Flow, Scenario, Workload};
@@ -15,60 +16,81 @@ use super::{Flow, Scenario, Workload};
 /// What a path calls the bottleneck.
 pub(crate) const BOTTLENECK: &str = "bottleneck";
 
-/// The other direction of a link: with a rate it has a queue of its own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reverse {
-    /// The rate, in wire bits.
+keys! {
+    /// The other direction of a link: with a rate it has a queue of its own.
+    #[derive(Default)]
+    pub struct Reverse;
+    /// Neither rate nor queue, and nothing that happens to packets.
+    pub fn new();
+
+    /// Rate of this direction, in wire bits. Without `rate` and `trace` it has no queue, but may have jitter, loss and
+    /// reordering.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Rate>,
-    /// When it may send, in place of a rate.
+    rate: Option<Rate> = None => Key::of("rate from `1kbit`").sim();
+
+    /// When it may send, in place of a rate, as of `[bottleneck]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trace: Option<TraceFile>,
-    /// The queue discipline.
+    trace: Option<TraceFile> = None => Key::of("path").sim();
+
+    /// Its queue, `reverse` in `queues.csv`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub qdisc: Option<QdiscConfig>,
-    /// By how much the delay behind it varies.
+    qdisc: Option<QdiscConfig> = None => Key::of("words or table, no `crq`").usual("required with `rate` or `trace`").sim();
+
+    /// By how much the delay behind it varies, as of `[bottleneck]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<Jitter>,
+    jitter: Option<Jitter> = None => Key::of("time, up to the delay behind it").sim().delay();
+
     /// Packets that are lost behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub loss: Option<Share>,
-    /// Packets that come later.
+    loss: Option<Share> = None => Key::of("share").sim();
+
+    /// Packets that come later, as of `[bottleneck]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reorder: Option<Reorder>,
+    reorder: Option<Reorder> = None => Key::of("share and time").sim().delay();
 }
 
-/// A link besides the bottleneck.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Link {
-    /// What paths and reports call it.
-    pub name: String,
+keys! {
+    /// A link besides the bottleneck.
+    pub struct Link;
+    /// A link whose rate is still to be given, with defaults but for these.
+    pub fn new(name: String, qdisc: QdiscConfig);
+
+    /// What `path` calls it, and its queue in `queues.csv`.
+    name: String = name => Key::of("text, not `bottleneck`").required().sim();
+
     /// The rate, in wire bits.
     #[serde(default)]
-    pub rate: Rate,
-    /// When it may send, in place of a rate.
+    rate: Rate = Rate::default() => Key::of("rate from `1kbit`").usual("required without `trace`").sim();
+
+    /// When it may send, in place of a rate, as of `[bottleneck]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trace: Option<TraceFile>,
-    /// From its one end to the other, in each direction; on top of a flow's `rtt`.
+    trace: Option<TraceFile> = None => Key::of("path").sim();
+
+    /// From one end of the link to the other, in each direction, **on top of** the flow's `rtt`.
     #[serde(default)]
-    pub delay: Duration,
-    /// The queue discipline.
-    pub qdisc: QdiscConfig,
-    /// By how much the delay varies.
+    delay: Duration = Duration::ZERO => Key::of("time").usual("`0`").sim().delay();
+
+    /// Its queue. One `bdp` is this link's rate times `bottleneck.rtt`.
+    qdisc: QdiscConfig = qdisc => Key::of("words or table, no `crq`").required().sim();
+
+    /// By how much the delay varies, as of `[bottleneck]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<Jitter>,
+    jitter: Option<Jitter> = None => Key::of("time, up to the delay behind the link").sim().delay();
+
     /// Packets that are lost on it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub loss: Option<Share>,
-    /// Packets that come later.
+    loss: Option<Share> = None => Key::of("share").sim();
+
+    /// Packets that come later, as of `[bottleneck]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reorder: Option<Reorder>,
-    /// The other direction.
+    reorder: Option<Reorder> = None => Key::of("share and time").sim().delay();
+
+    /// The other direction; its queue is called `NAME reverse`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reverse: Option<Reverse>,
+    reverse: Option<Reverse> = None => Key::of("table").sim();
 }
+
+plain!(Reverse);
 
 /// One direction of a link as checks and the simulator look at it.
 struct Side<'a> {
@@ -416,23 +438,5 @@ impl Scenario {
             }
         }
         names
-    }
-
-    /// The first key that is about paths.
-    pub(super) fn given_path(&self) -> Option<String> {
-        let bottleneck = &self.bottleneck;
-        let keys = [
-            ("jitter", bottleneck.jitter.is_some()),
-            ("loss", bottleneck.loss.is_some()),
-            ("reorder", bottleneck.reorder.is_some()),
-            ("trace", bottleneck.trace.is_some()),
-            ("rates", !bottleneck.rates.is_empty()),
-            ("replay_window", bottleneck.replay_window.is_some()),
-            ("reverse", bottleneck.reverse.is_some()),
-        ];
-        let given = keys.into_iter().find(|(_, given)| *given).map(|(key, _)| format!("{BOTTLENECK}.{key}"));
-        let link = || (!self.links.is_empty()).then(|| link_key(0));
-        let path = || self.flows.iter().position(|flow| flow.path.is_some());
-        given.or_else(link).or_else(|| path().map(|index| format!("flow.{index}.path")))
     }
 }

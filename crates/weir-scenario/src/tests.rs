@@ -1,6 +1,8 @@
 //! What a scenario may say, and what its errors say.
 
-use super::{FileError, Scenario, ScenarioError};
+use std::path::Path;
+
+use super::{FileError, Scenario, ScenarioError, reference};
 
 const GOOD: &str = r#"
         [bottleneck]
@@ -52,6 +54,24 @@ fn errors_name_the_place_and_the_remedy() {
         ("cubic", "cubik", "did you mean 'cubic'"),
         ("rate = \"50mbit\"", "", "a UDP flow needs a rate"),
         ("count = 2", "count = 0", "count: must be at least 1"),
+        ("10mb", "0b", "bytes: must be at least 1 byte"),
+        (
+            "limit 1bdp\"",
+            "limit 1bdp\"\nposition = 1.5",
+            "position: must lie between 0 and 1: 0 is at the client",
+        ),
+        ("limit 1bdp\"", "limit 1bdp\"\nposition = nan", "position: must lie between 0 and 1"),
+        (
+            "limit 1bdp\"",
+            "limit 1bdp\"\nburst = \"1513b\"",
+            "burst: must be at least 1514 bytes, one full packet",
+        ),
+        (
+            "limit 1bdp\"",
+            "limit 1bdp\"\noverhead = 65536",
+            "overhead: must be at most 65535, the longest packet",
+        ),
+        ("\"5ms\"", "\"100001s\"", "bottleneck.rtt: 100001s is more than 100000s"),
         ("\"5ms\"", "\"5\"", "the unit is missing"),
         ("limit 1bdp", "limit 0.001bdp", "bottleneck.qdisc"),
         ("\"1s\"", "\"400s\"", "measure.timeout: flow 'UDP' starts at 400s"),
@@ -155,4 +175,53 @@ fn a_value_that_makes_no_sense_has_its_line() {
         let message = error(|good| good.replacen(from, to, 1));
         assert!(message.starts_with(&format!("x.toml: line {line}: ")), "{from} -> {to}: {message}");
     }
+}
+
+/// The tables of the reference pages are those of the declarations. With `WEIR_WRITE_PAGES` in the environment they become
+/// so.
+#[test]
+fn the_reference_pages_list_the_keys_as_they_are_declared() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+    let mut tables: Vec<_> = reference().into_iter().collect();
+    for name in ["scenario.md", "paths.md", "workloads.md"] {
+        let page = std::fs::read_to_string(folder.join(name)).unwrap();
+        let mut wanted = page.clone();
+        tables.retain(|(table, rows)| {
+            let begin = format!("<!-- keys of {table} -->\n");
+            let Some(at) = wanted.find(&begin).map(|at| at + begin.len()) else { return true };
+            let end = at + wanted[at..].find("<!-- end -->").unwrap();
+            wanted.replace_range(at..end, rows);
+            false
+        });
+        if std::env::var_os("WEIR_WRITE_PAGES").is_some() {
+            std::fs::write(folder.join(name), wanted).unwrap();
+            continue;
+        }
+        let differs = page.lines().zip(wanted.lines()).find(|(page, wanted)| page != wanted);
+        assert!(
+            page == wanted,
+            "docs/reference/{name} is not as the keys are declared; `WEIR_WRITE_PAGES=1 cargo test -p weir-scenario` \
+             mends it: {differs:?}"
+        );
+    }
+    let left: Vec<_> = tables.iter().map(|(table, _)| table).collect();
+    assert!(left.is_empty(), "no page has a place for {left:?}");
+}
+
+/// Of each table that stands alone, every key that only world `sim` has is refused by the others, by its name.
+#[test]
+fn what_only_the_simulator_has_is_found_by_its_name() {
+    for (given, key) in [
+        ("gso = 2", "flow.0.gso"),
+        ("remark = \"ect1\"", "flow.0.remark"),
+        ("path = [\"bottleneck\"]", "flow.0.path"),
+        ("defer = false", "flow.0.defer"),
+    ] {
+        let scenario = Scenario::parse(&GOOD.replacen("count = 2", given, 1), "x.toml").unwrap();
+        assert_eq!(scenario.needs_simulator().as_deref(), Some(key));
+    }
+    let traced = format!("{GOOD}\n[measure]\ntrace = true");
+    let traced = Scenario::parse(&traced, "x.toml").unwrap();
+    assert_eq!(traced.needs_simulator().as_deref(), Some("measure.trace"));
+    assert_eq!(Scenario::parse(GOOD, "x.toml").unwrap().needs_simulator(), None);
 }

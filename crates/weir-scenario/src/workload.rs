@@ -1,11 +1,13 @@
 //! Workloads of a scenario: who asks for data again and again, when, and for how much.
 
-use crate::Refusal;
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use weir_core::{Bytes, Duration, Rate};
 use weir_sim::{Pattern, Size, Span};
+
+use crate::Refusal;
+use crate::key::{Table, keys, plain};
 
 use super::{Flow, Scenario};
 use weir_testbed::traffic::{self, Stack};
@@ -15,87 +17,126 @@ const MOST_CONNECTIONS: u32 = 20_000;
 /// Connections of a crowd unless told.
 const CONNECTIONS: u32 = 1_000;
 
-/// One workload.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Workload {
-    /// What reports call it; by default its kind.
+keys! {
+    /// One workload.
+    pub struct Workload;
+    /// A workload without a controller and with all defaults.
+    pub fn new(kind: Kind, stack: Stack);
+
+    /// What tables call it; each workload needs one of its own.
     #[serde(default)]
-    pub name: String,
+    name: String = String::new() => Key::of("text").usual("the kind").sim();
+
     /// Who asks, and when.
-    pub kind: Kind,
-    /// Who carries the responses.
-    pub stack: Stack,
-    /// Congestion control of its connections; not for UDP.
+    kind: Kind = kind => Key::of("as above").required().sim();
+
+    /// What carries all its connections.
+    stack: Stack = stack => Key::of("`tcp`, `quic`; `on-off` also `udp`").required().sim();
+
+    /// Congestion control of all its connections, as of a flow.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub controller: String,
-    /// Whether its connections use ECN.
+    controller: String = String::new() => Key::of("name").usual("required; not for UDP").sim();
+
+    /// Whether all its connections use ECN, as of a flow.
     #[serde(default)]
-    pub ecn: bool,
-    /// The window that each connection begins with, in packets; 10 if not given.
+    ecn: bool = false => Key::of("true or false").usual("false").sim();
+
+    /// The congestion window that all its connections begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub initial_window: Option<u32>,
-    /// Round-trip time without queues, if it is not the bottleneck's.
+    initial_window: Option<u32> = None => Key::of("packets").from(1).because(" packet").usual("`10`").sim().tcp_and_quic();
+
+    /// Round-trip time of all its connections without queues.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rtt: Option<Duration>,
+    rtt: Option<Duration> = None => Key::of("time").usual("`bottleneck.rtt`").sim().delay();
+
     /// When it begins.
     #[serde(default)]
-    pub start: Duration,
-    /// Nothing is asked for after this time.
+    start: Duration = Duration::ZERO => Key::of("time").usual("`0`").sim();
+
+    /// Nothing is asked for after this time from its start.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Duration>,
-    /// How many requests in all.
+    duration: Option<Duration> = None => Key::of("time").above(0).sim();
+
+    /// So many in all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub requests: Option<u64>,
-    /// A crowd's requests per second.
+    requests: Option<u64> = None => Key::of("integer").from(1).sim();
+
+    /// Requests per second in the mean.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub arrivals: Option<f64>,
-    /// The same as the payload asked for, in parts of the bottleneck's rate.
+    arrivals: Option<f64> = None => Key::of("").above(0).usual("this or `load`").kinds(POISSON).sim();
+
+    /// The same as payload asked for, in parts of `bottleneck.rate`. Headers come on top: 4.6 % with full packets of TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub load: Option<f64>,
-    /// A crowd's connections at the same time.
+    load: Option<f64> = None => Key::of("").above(0).usual("this or `arrivals`").kinds(POISSON).sim();
+
+    /// Connections at the same time; requests beyond wait for one, in order.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub connections: Option<u32>,
-    /// Users, players or sources.
+    connections: Option<u32> = None => Key::of("").from(1).usual("`1000`").kinds(POISSON).sim();
+
+    /// How many users, players or sources.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub users: Option<u32>,
-    /// Payload of a response in the mean.
+    users: Option<u32> = None => Key::of("").from(1).usual("`1`").kinds(OF_USERS).sim();
+
+    /// Payload of a response: its mean.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<Bytes>,
-    /// How sizes are distributed.
+    size: Option<Bytes> = None => Key::of("size").from(1).because(" byte").required().kinds(SIZED).sim();
+
+    /// How the size is distributed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sizes: Option<Sizes>,
-    /// The exponent of a Pareto distribution.
+    sizes: Option<Sizes> = None => Key::of("`fixed`, `exponential`, `pareto`").usual("`fixed`").kinds(SIZED).sim();
+
+    /// The exponent; below 2 the tail is heavy.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub shape: Option<f64>,
-    /// The largest response of a Pareto distribution.
+    shape: Option<f64> = None => Key::of("").above(1).because(", or there is no mean").usual("required with `pareto`")
+        .kinds(SIZED).sim();
+
+    /// With `pareto`: what is larger is cut to this. `size` is the mean before it is cut, `load` counts what remains.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cap: Option<Bytes>,
-    /// Between a response and the next request.
+    cap: Option<Bytes> = None => Key::of("size").from(1).because(" byte").kinds(SIZED).sim();
+
+    /// From a response to the next request, and before the first: its mean.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub think: Option<Duration>,
-    /// How long a source sends.
+    think: Option<Duration> = None => Key::of("time").required().kinds(&[Kind::Requests]).sim();
+
+    /// How long it sends: its mean.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub on: Option<Duration>,
-    /// How long it is silent.
+    on: Option<Duration> = None => Key::of("time").above(0).required().kinds(&[Kind::OnOff]).sim();
+
+    /// How long it is silent: its mean.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub off: Option<Duration>,
+    off: Option<Duration> = None => Key::of("time").required().kinds(&[Kind::OnOff]).sim();
+
     /// How `think`, `on` and `off` are distributed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub times: Option<Times>,
-    /// How much film a player asks for at once.
+    times: Option<Times> = None => Key::of("`fixed`, `exponential`").usual("`exponential`").kinds(TIMED).sim();
+
+    /// How much film is asked for at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub segment: Option<Duration>,
-    /// Bits of a second of film.
+    segment: Option<Duration> = None => Key::of("time").above(0).required().kinds(&[Kind::Video]).sim();
+
+    /// Of the film.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bitrate: Option<Rate>,
-    /// How much film a player holds.
+    bitrate: Option<Rate> = None => Key::of("rate").above(0).required().kinds(&[Kind::Video]).sim();
+
+    /// How much film a player holds at most.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub buffer: Option<Duration>,
-    /// The rate of UDP sources while they are on, in wire bytes.
+    buffer: Option<Duration> = None => Key::of("time, at least one `segment`").required().kinds(&[Kind::Video]).sim();
+
+    /// The rate of UDP sources while they are on, as of a flow.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Rate>,
+    rate: Option<Rate> = None => Key::of("rate above 0").usual("required for UDP, not for others").kinds(&[Kind::OnOff]).sim();
 }
+
+/// Those whose connections come and go.
+const POISSON: &[Kind] = &[Kind::Poisson];
+/// Those with users, players or sources.
+const OF_USERS: &[Kind] = &[Kind::Requests, Kind::Video, Kind::OnOff];
+/// Those whose responses have a size.
+const SIZED: &[Kind] = &[Kind::Poisson, Kind::Requests];
+/// Those with times of their own.
+const TIMED: &[Kind] = &[Kind::Requests, Kind::OnOff];
+
+plain!(Kind, Sizes, Times);
 
 /// A kind of workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,16 +186,6 @@ impl Kind {
             Self::OnOff => "on-off",
         }
     }
-
-    /// Its own keys, those that it needs first.
-    fn keys(self) -> (&'static [&'static str], &'static [&'static str]) {
-        match self {
-            Self::Poisson => (&["size"], &["arrivals", "load", "connections", "sizes", "shape", "cap"]),
-            Self::Requests => (&["think", "size"], &["users", "sizes", "shape", "cap", "times"]),
-            Self::Video => (&["segment", "bitrate", "buffer"], &["users"]),
-            Self::OnOff => (&["on", "off"], &["users", "times", "rate"]),
-        }
-    }
 }
 
 impl Workload {
@@ -176,51 +207,15 @@ impl Workload {
         }
     }
 
-    /// The keys that only some kinds have, and whether they are given.
-    fn given(&self) -> [(&'static str, bool); 16] {
-        [
-            ("arrivals", self.arrivals.is_some()),
-            ("load", self.load.is_some()),
-            ("connections", self.connections.is_some()),
-            ("users", self.users.is_some()),
-            ("size", self.size.is_some()),
-            ("sizes", self.sizes.is_some()),
-            ("shape", self.shape.is_some()),
-            ("cap", self.cap.is_some()),
-            ("think", self.think.is_some()),
-            ("on", self.on.is_some()),
-            ("off", self.off.is_some()),
-            ("times", self.times.is_some()),
-            ("segment", self.segment.is_some()),
-            ("bitrate", self.bitrate.is_some()),
-            ("buffer", self.buffer.is_some()),
-            ("rate", self.rate.is_some()),
-        ]
-    }
-
     fn check(&self) -> Result<(), Refusal> {
         let fail = |key: &str, message: String| Err(Refusal::new(key, message));
         let kind = self.kind.name();
-        let (needed, others) = self.kind.keys();
-        for (key, given) in self.given() {
-            if given && !needed.contains(&key) && !others.contains(&key) {
-                return fail(key, format!("a workload of kind \"{kind}\" has none; remove the key"));
-            }
-            if !given && needed.contains(&key) {
-                return fail(key, format!("is missing; a workload of kind \"{kind}\" needs it"));
+        for (key, value) in self.entries() {
+            if let Some(message) = key.refused_of(self.kind, value.is_given()) {
+                return fail(key.name(), message);
             }
         }
-        if self.duration == Some(Duration::ZERO) || self.requests == Some(0) {
-            let key = if self.requests == Some(0) { "requests" } else { "duration" };
-            return fail(key, "must be above 0".to_owned());
-        }
-        if self.size.is_some_and(|size| size.0 == 0) {
-            return fail("size", "must be more than 0".to_owned());
-        }
-        if self.most_connections() == 0 {
-            let key = if self.kind == Kind::Poisson { "connections" } else { "users" };
-            return fail(key, "must be at least 1".to_owned());
-        }
+        self.check_ranges()?;
         self.check_arrivals()?;
         self.check_sizes()?;
         self.check_film()?;
@@ -229,9 +224,6 @@ impl Workload {
                 "stack",
                 format!("a workload of kind \"{kind}\" is TCP or QUIC; or use kind = \"on-off\""),
             );
-        }
-        if self.on == Some(Duration::ZERO) {
-            return fail("on", "must be above 0".to_owned());
         }
         // World sim alone has workloads, so it is its controllers that count.
         let name = match self.stack {
@@ -250,15 +242,12 @@ impl Workload {
 
     fn check_arrivals(&self) -> Result<(), Refusal> {
         let fail = |key: &str, message: &str| Err(Refusal::new(key, message));
-        let positive = |value: Option<f64>| value.is_none_or(|value| value > 0.0 && value.is_finite());
         match (self.arrivals, self.load) {
             (None, None) if self.kind == Kind::Poisson => fail(
                 "arrivals",
                 "is missing; give requests per second, or 'load' as a part of the rate such as 0.5",
             ),
             (Some(_), Some(_)) => fail("load", "is given beside 'arrivals'; remove one of them"),
-            _ if !positive(self.arrivals) => fail("arrivals", "must be above 0"),
-            _ if !positive(self.load) => fail("load", "must be above 0"),
             _ => Ok(()),
         }
     }
@@ -272,25 +261,15 @@ impl Workload {
             }
             (Some(_), _) if !pareto => fail("shape", "needs sizes = \"pareto\"".to_owned()),
             (_, Some(_)) if !pareto => fail("cap", "needs sizes = \"pareto\"".to_owned()),
-            (Some(shape), _) if !(shape > 1.0 && shape.is_finite()) => {
-                fail("shape", format!("{shape} gives no mean; it must be above 1"))
-            }
-            (_, Some(Bytes(0))) => fail("cap", "must be more than 0".to_owned()),
             _ => Ok(()),
         }
     }
 
     fn check_film(&self) -> Result<(), Refusal> {
         let fail = |key: &str, message: String| Err(Refusal::new(key, message));
-        let (Some(segment), Some(bitrate), Some(buffer)) = (self.segment, self.bitrate, self.buffer) else {
+        let (Some(segment), Some(buffer)) = (self.segment, self.buffer) else {
             return Ok(());
         };
-        if segment == Duration::ZERO {
-            return fail("segment", "must be above 0".to_owned());
-        }
-        if bitrate.bits_per_sec() == 0 {
-            return fail("bitrate", "must be above 0".to_owned());
-        }
         if buffer < segment {
             return fail("buffer", format!("must hold at least one segment of {segment}"));
         }
