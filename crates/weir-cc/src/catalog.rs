@@ -1,4 +1,6 @@
-//! The controllers by the names that scenarios use.
+//! The controllers by the names that scenarios use: those of this crate, and those that other crates [`register`].
+
+use std::sync::{PoisonError, RwLock};
 
 use thiserror::Error;
 use weir_core::{Duration, Seed, words};
@@ -38,6 +40,26 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// A controller called `name`, which its [`Controller::name`] must be too; `what` it is in a few words, and how one
+    /// is made for a connection that begins.
+    pub const fn new(
+        name: &'static str,
+        what: &'static str,
+        make: fn(&Choice, &Setup) -> Box<dyn Controller>,
+    ) -> Self {
+        Self { name, also: &[], what, make }
+    }
+
+    /// With other names that mean the same.
+    #[must_use]
+    pub const fn also(self, also: &'static [&'static str]) -> Self {
+        Self { also, ..self }
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.also.contains(&name)
+    }
+
     /// Makes one for a connection that begins.
     pub fn make(&self, choice: &Choice, setup: &Setup) -> Box<dyn Controller> {
         (self.make)(choice, setup)
@@ -59,8 +81,8 @@ impl Entry {
     }
 }
 
-/// A rule under the transport of the family.
-fn under<R: WindowRule + 'static>(rule: R, choice: &Choice, setup: &Setup) -> Box<dyn Controller> {
+/// A rule under the transport of the family: what [`Entry::new`] makes of a [`WindowRule`].
+pub fn under<R: WindowRule + 'static>(rule: R, choice: &Choice, setup: &Setup) -> Box<dyn Controller> {
     match choice.family {
         Family::Tcp => Box::new(Linux::new(rule, setup)),
         Family::Quic => Box::new(Rfc9002::new(rule, setup)),
@@ -82,7 +104,7 @@ fn all_marks(version: Bbr3Params, name: &'static str) -> Bbr3Params {
     Bbr3Params { name, ecn: true, ecn_max_rtt: Duration::ZERO, ..version }
 }
 
-/// All controllers.
+/// The controllers of this crate; [`all`] has the registered ones too.
 pub const ALL: &[Entry] = &[
     Entry {
         name: "reno",
@@ -188,6 +210,45 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
+static REGISTERED: RwLock<Vec<&'static Entry>> = RwLock::new(Vec::new());
+
+/// A controller that cannot be registered.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RegisterError {
+    /// There is one of this name.
+    #[error("there is a congestion control '{0}' already; register each once, by a name of its own")]
+    Taken(&'static str),
+    /// No scenario could name it.
+    #[error("'{0}' cannot name a congestion control; use lower-case letters, digits, '_' and '-'")]
+    Name(&'static str),
+}
+
+/// Makes a controller of another crate known by its names, for the rest of the program's life.
+///
+/// # Errors
+///
+/// If one of its names is another controller's, or cannot be one.
+pub fn register(entry: Entry) -> Result<(), RegisterError> {
+    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
+    let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+    for name in [entry.name].into_iter().chain(entry.also.iter().copied()) {
+        if name.is_empty() || !name.bytes().all(letter) {
+            return Err(RegisterError::Name(name));
+        }
+        if ALL.iter().chain(registered.iter().copied()).any(|known| known.is_called(name)) {
+            return Err(RegisterError::Taken(name));
+        }
+    }
+    registered.push(Box::leak(Box::new(entry)));
+    Ok(())
+}
+
+/// All controllers: those of this crate, then those that were registered, in that order.
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner).clone();
+    ALL.iter().chain(registered)
+}
+
 /// No controller has that name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no congestion control is called '{name}'{hint}")]
@@ -203,17 +264,16 @@ pub struct UnknownController {
 /// If there is none; the message tells the nearest.
 pub fn find(name: &str) -> Result<&'static Entry, UnknownController> {
     let given = name.to_ascii_lowercase();
-    if let Some(entry) = ALL.iter().find(|entry| entry.name == given || entry.also.contains(&given.as_str()))
-    {
+    if let Some(entry) = all().find(|entry| entry.is_called(&given)) {
         return Ok(entry);
     }
-    let hint = words::hint(name, ALL.iter().map(|entry| entry.name));
+    let hint = words::hint(name, all().map(|entry| entry.name));
     Err(UnknownController { name: name.to_owned(), hint })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, Choice, Family, find};
+    use super::{ALL, Choice, Entry, Family, RegisterError, all, find, register};
     use crate::testing::{Fate, Path, setup};
     use weir_core::Duration;
 
@@ -279,6 +339,26 @@ mod tests {
             });
             assert_eq!(delivered[0], delivered[1], "{}", entry.name);
         }
+    }
+
+    #[test]
+    fn what_is_registered_has_names_of_its_own() {
+        let entry = |name| Entry::new(name, "as reno", ALL[0].make);
+        for (entry, wrong) in [
+            (entry("reno"), RegisterError::Taken("reno")),
+            (entry("mine").also(&["bbrv3"]), RegisterError::Taken("bbrv3")),
+            (entry("My Own"), RegisterError::Name("My Own")),
+            (entry(""), RegisterError::Name("")),
+        ] {
+            assert_eq!(register(entry), Err(wrong));
+        }
+        assert!(find("registered-here").is_err());
+        assert_eq!(register(entry("registered-here").also(&["here"])), Ok(()));
+        assert_eq!(register(entry("registered-here")), Err(RegisterError::Taken("registered-here")));
+        assert_eq!(register(entry("here")), Err(RegisterError::Taken("here")));
+        assert_eq!(find("Here").unwrap().name, "registered-here");
+        assert_eq!(all().last().unwrap().name, "registered-here");
+        assert!(find("registred-here").err().unwrap().to_string().contains("did you mean 'registered-here'"));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!
 //! What a transport needs to keep for its controller besides is here too: [`Delivery`] and [`Rtt`].
 //!
-//! To add a controller: one file, and one line in [`catalog`].
+//! To add a controller: one file, and one line in [`catalog`]; from another crate, [`catalog::register`].
 
 pub mod catalog;
 

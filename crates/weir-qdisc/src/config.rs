@@ -3,9 +3,11 @@
 //! kernel's, except that drop-tail in bytes and the children of CRQ are sized as in the paper, to their BDP.
 //!
 //! Each discipline defines its keys beside itself, as a type that implements [`Keys`]; `config/registry.rs` lists them.
+//! Those of other crates are made known by [`register`].
 
 mod error;
 mod keys;
+mod registered;
 mod registry;
 mod table;
 mod words;
@@ -29,6 +31,7 @@ pub use crate::step::{StepKeys, Threshold};
 pub use error::ConfigError;
 pub use keys::{Keys, Word};
 pub(crate) use keys::{join, write_unusual};
+pub use registered::{RegisterError, Registered, register};
 pub use registry::QdiscConfig;
 
 use weir_core::{Bytes, Duration, Rate, Seed};

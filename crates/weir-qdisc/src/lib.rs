@@ -2,7 +2,7 @@
 //! code queues real packets in user space and virtual ones in the simulator.
 //!
 //! To add a discipline: write one file with a type that implements [`Qdisc`] and one for its keys that implements
-//! [`config::Keys`], and enter it in `config/registry.rs`.
+//! [`config::Keys`], and enter it in `config/registry.rs`; from another crate, call [`config::register`].
 
 pub mod config;
 pub mod edge;

@@ -1,5 +1,5 @@
-//! The list of all disciplines, from which reading, writing, describing and building follow. A new discipline is one
-//! line here.
+//! The list of this crate's disciplines, from which reading, writing, describing and building follow. A new one is one
+//! line here; other crates [`register`](super::register) theirs.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     BfifoConfig, BuildContext, CakeKeys, CodelKeys, ConfigError, CrqKeys, CsaqmKeys, CurvyRedKeys, DrrKeys,
     DualPi2Keys, DualqCurvyKeys, FqCodelKeys, FqKeys, FqPieKeys, Keys, PfifoConfig, Pi2Keys, PieKeys,
-    RedKeys, StepKeys, Word, words,
+    RedKeys, Registered, StepKeys, Word, registered, words,
 };
 use crate::Qdisc;
 
@@ -19,10 +19,13 @@ macro_rules! disciplines {
         #[serde(tag = "kind", remote = "Self")]
         pub enum QdiscConfig {
             $($(#[$doc])* #[serde(rename = $kind)] $variant($keys),)*
+            /// A discipline of another crate.
+            #[serde(skip)]
+            Registered(Registered),
         }
 
         impl QdiscConfig {
-            /// The names of all kinds.
+            /// The names of the kinds of this crate; [`kinds`](Self::kinds) has all.
             pub const KINDS: &'static [&'static str] = &[$($kind),*];
 
             /// The words of all kinds, one list for each of [`KINDS`](Self::KINDS).
@@ -32,6 +35,7 @@ macro_rules! disciplines {
             pub const fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $kind,)*
+                    Self::Registered(config) => config.kind(),
                 }
             }
 
@@ -39,6 +43,7 @@ macro_rules! disciplines {
             pub fn marks(&self) -> bool {
                 match self {
                     $(Self::$variant(keys) => <$keys as Keys>::marks(keys),)*
+                    Self::Registered(config) => config.marks(),
                 }
             }
 
@@ -47,12 +52,14 @@ macro_rules! disciplines {
             pub fn queue_names(&self) -> &'static [&'static str] {
                 match self {
                     $(Self::$variant(keys) => <$keys as Keys>::queue_names(keys),)*
+                    Self::Registered(config) => config.queue_names(),
                 }
             }
 
             fn build_kind(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
                 match self {
                     $(Self::$variant(keys) => <$keys as Keys>::build(keys, context),)*
+                    Self::Registered(config) => config.build(context),
                 }
             }
 
@@ -60,7 +67,10 @@ macro_rules! disciplines {
             pub(super) fn from_words(kind: &str, rest: &[&str]) -> Result<Self, ConfigError> {
                 match kind {
                     $($kind => Ok(Self::$variant(words::read(kind, rest)?)),)*
-                    _ => Err(words::unknown(kind, "queue discipline", Self::KINDS)),
+                    _ => match registered::from_words(kind, rest) {
+                        Some(config) => config.map(Self::Registered),
+                        None => Err(words::unknown(kind, "queue discipline", &Self::kinds())),
+                    },
                 }
             }
         }
@@ -71,6 +81,7 @@ macro_rules! disciplines {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     $(Self::$variant(keys) => fmt::Display::fmt(keys, f),)*
+                    Self::Registered(config) => fmt::Display::fmt(config, f),
                 }
             }
         }
@@ -115,6 +126,17 @@ disciplines! {
 }
 
 impl QdiscConfig {
+    /// The names of all kinds: those of this crate, then those that were registered.
+    pub fn kinds() -> Vec<&'static str> {
+        Self::KINDS.iter().copied().chain(registered::kinds().map(|(kind, _)| kind)).collect()
+    }
+
+    /// The words of a kind, if there is such a one.
+    pub(super) fn words_of(kind: &str) -> Option<&'static [Word]> {
+        let own = Self::KINDS.iter().copied().zip(Self::WORDS.iter().copied());
+        own.chain(registered::kinds()).find(|(known, _)| *known == kind).map(|(_, words)| words)
+    }
+
     /// Builds the discipline, empty.
     ///
     /// # Errors

@@ -4,12 +4,15 @@ use serde::de::value::{MapAccessDeserializer, StringDeserializer};
 use serde::de::{DeserializeSeed, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{QdiscConfig, words};
+use super::{QdiscConfig, registered, words};
 
 impl Serialize for QdiscConfig {
     /// Always as a table.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, serializer)
+        match self {
+            Self::Registered(config) => config.serialize(serializer),
+            _ => Self::serialize(self, serializer),
+        }
     }
 }
 
@@ -34,7 +37,16 @@ impl<'de> Visitor<'de> for TextOrTable {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<QdiscConfig, A::Error> {
-        QdiscConfig::deserialize(MapAccessDeserializer::new(KnownKeys(map)))
+        let map = MapAccessDeserializer::new(KnownKeys(map));
+        if registered::kinds().next().is_none() {
+            return QdiscConfig::deserialize(map);
+        }
+        // The kind may be the last of the keys, and says what the others are.
+        let failed = |error: toml::de::Error| serde::de::Error::custom(error.message());
+        match registered::from_table(toml::Table::deserialize(map)?) {
+            Ok(config) => config.map(QdiscConfig::Registered).map_err(failed),
+            Err(table) => QdiscConfig::deserialize(table).map_err(failed),
+        }
     }
 }
 

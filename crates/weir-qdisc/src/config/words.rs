@@ -22,7 +22,7 @@ pub(super) fn unknown(word: &str, what: impl Into<String>, known: &[&str]) -> Co
 /// Accepts the keys of all kinds.
 pub(super) fn check_key(key: &str) -> Result<(), ConfigError> {
     let mut known = vec!["kind"];
-    for word in QdiscConfig::WORDS.iter().copied().flatten() {
+    for word in QdiscConfig::kinds().into_iter().filter_map(QdiscConfig::words_of).flatten() {
         if !known.contains(&word.key) {
             known.push(word.key);
         }
@@ -36,7 +36,7 @@ impl FromStr for QdiscConfig {
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let Some((kind, rest)) = words.split_first() else {
-            return Err(ConfigError::Empty(Self::KINDS.join(", ")));
+            return Err(ConfigError::Empty(Self::kinds().join(", ")));
         };
         Self::from_words(kind, rest)
     }
@@ -103,9 +103,7 @@ impl Words<'_> {
     /// also the other's.
     fn section(&self) -> usize {
         let ours = |word: &str| self.words.iter().any(|known| known.word == word);
-        let kind =
-            self.rest.first().and_then(|kind| QdiscConfig::KINDS.iter().position(|known| known == kind));
-        let theirs = kind.map_or(&[][..], |kind| QdiscConfig::WORDS[kind]);
+        let theirs = self.rest.first().and_then(|kind| QdiscConfig::words_of(kind)).unwrap_or_default();
         self.rest
             .iter()
             .position(|word| ours(word) && !theirs.iter().any(|known| known.word == *word))

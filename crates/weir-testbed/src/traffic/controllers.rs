@@ -68,7 +68,7 @@ impl fmt::Display for Named {
 pub fn quic_controllers() -> impl Iterator<Item = String> {
     let noq =
         CONTROLLERS.iter().filter(|(stack, _)| *stack == Stack::Quic).map(|(_, name)| (*name).to_owned());
-    noq.chain(weir_cc::catalog::ALL.iter().map(|entry| Named::Catalogue(entry).to_string()))
+    noq.chain(weir_cc::catalog::all().map(|entry| Named::Catalogue(entry).to_string()))
 }
 
 /// What weir-cc calls the controller of QUIC's that scenarios call `name`.
@@ -108,7 +108,7 @@ impl UnknownController {
             return Self::new(stack, name);
         }
         let of_kernel = known(stack);
-        let of_sim: Vec<String> = weir_cc::catalog::ALL.iter().map(|entry| entry.name.to_owned()).collect();
+        let of_sim: Vec<String> = weir_cc::catalog::all().map(|entry| entry.name.to_owned()).collect();
         Self {
             stack: "TCP",
             name: name.to_owned(),
