@@ -21,8 +21,8 @@ keys! {
     /// A link with defaults but for these.
     pub fn new(rate: Rate, rtt: Duration, qdisc: QdiscConfig);
 
-    /// Rate of the link towards the client, in wire bits (Ethernet header included). With a trace or with rates by turns,
-    /// what the queue discipline counts with.
+    /// Rate of the link towards the client, in wire bits (Ethernet header included). With a trace or with rates by
+    /// turns, what the queue discipline counts with.
     #[serde(default)]
     rate: Rate = rate => Key::of("rate from `1kbit`").usual("required without `trace` or `rates`");
 
@@ -35,20 +35,23 @@ keys! {
     /// Share of the round-trip time that lies behind the bottleneck, from it to the client and back. 0.5 as in the CRQ
     /// paper's testbed (section IV-A), near 0 for an access router close to the client.
     #[serde(default = "half")]
-    position: f64 = half() => Key::of("").within(0, 1).because(": 0 is at the client, 1 at the server").usual("`0.5`");
+    position: f64 = half()
+        => Key::of("").within(0, 1).because(": 0 is at the client, 1 at the server").usual("`0.5`");
 
     /// What a late emulator may send back to back to catch up; more is lost capacity, and counted as such.
     #[serde(skip_serializing_if = "Option::is_none")]
     burst: Option<Bytes> = None => Key::of("size").from(FULL_PACKET).because(" bytes, one full packet")
         .usual("4 ms at the rate, at least `3028b`");
 
-    /// Bytes per packet that the real link adds to the Ethernet frame; they count against `rate` and in a queue's bytes.
+    /// Bytes per packet that the real link adds to the Ethernet frame; they count against `rate` and in a queue's
+    /// bytes.
     #[serde(default)]
-    overhead: u32 = 0 => Key::of("bytes, a bare integer").up_to(MOST_OVERHEAD).because(", the longest packet").usual("`0`");
+    overhead: u32 = 0
+        => Key::of("bytes, a bare integer").up_to(MOST_OVERHEAD).because(", the longest packet").usual("`0`");
 
-    /// The link sends when this file lets it, which is one of mahimahi's: a line is a millisecond at which 1500 bytes of
-    /// IP packets may go, and after the last line it begins anew. `rate` is then only what `bdp` and disciplines count
-    /// with; by default the mean of the trace.
+    /// The link sends when this file lets it, which is one of mahimahi's: a line is a millisecond at which 1500 bytes
+    /// of IP packets may go, and after the last line it begins anew. `rate` is then only what `bdp` and disciplines
+    /// count with; by default the mean of the trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trace: Option<TraceFile> = None => Key::of("path, from the folder of the scenario").sim();
 
@@ -58,14 +61,15 @@ keys! {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rates: Vec<RateStep> = Vec::new() => Key::of("rates with times").sim();
 
-    /// All packets go through one tunnel, whose end refuses those that come out so many packets behind the newest or more
-    /// (RFC 4303 section 3.4.3); 32 and 64 are usual. Refused packets are lost behind the queue.
+    /// All packets go through one tunnel, whose end refuses those that come out so many packets behind the newest or
+    /// more (RFC 4303 section 3.4.3); 32 and 64 are usual. Refused packets are lost behind the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    replay_window: Option<u32> = None => Key::of("packets").from(1).because(" packet; leave it out for no tunnel").sim();
+    replay_window: Option<u32> = None
+        => Key::of("packets").from(1).because(" packet; leave it out for no tunnel").sim();
 
-    /// Each packet's delay is drawn evenly from up to so much less to up to so much more, as netem's `delay TIME JITTER`
-    /// does. Packets of a flow keep their order: one that would overtake waits for those before it. `"2ms reorder"` lets
-    /// them overtake, as netem does.
+    /// Each packet's delay is drawn evenly from up to so much less to up to so much more, as netem's `delay TIME
+    /// JITTER` does. Packets of a flow keep their order: one that would overtake waits for those before it. `"2ms
+    /// reorder"` lets them overtake, as netem does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     jitter: Option<Jitter> = None => Key::of("time, up to the delay behind the link").sim().delay();
 
@@ -141,8 +145,8 @@ impl Bottleneck {
         rate.bits_per_sec() as f64
     }
 
-    /// What the link's rate is from when to when until `end_s`, in seconds and bits per second; only the mean where it changes
-    /// more often than a plot can show.
+    /// What the link's rate is from when to when until `end_s`, in seconds and bits per second; only the mean where it
+    /// changes more often than a plot can show.
     pub fn rate_spans(&self, end_s: f64) -> Vec<(f64, f64, f64)> {
         const SHOWN: usize = 100;
         let spans = match self.rate_steps() {

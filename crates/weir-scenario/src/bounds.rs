@@ -1,5 +1,5 @@
-//! The most that quantities of a scenario may be, in any world. No network needs more, and below them sums and products stay
-//! within 64 bits wherever they are made.
+//! The most that quantities of a scenario may be, in any world. No network needs more, and below them sums and
+//! products stay within 64 bits wherever they are made.
 
 use weir_core::{Bytes, Duration, Rate};
 

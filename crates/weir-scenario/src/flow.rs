@@ -18,7 +18,8 @@ keys! {
     #[serde(default)]
     name: String = String::new() => Key::of("text").usual("stack and controller, such as `TCP cubic`");
 
-    /// The kernel's TCP; QUIC version 1 in user space, which spins (RFC 9000 section 17.4); datagrams at a constant rate.
+    /// The kernel's TCP; QUIC version 1 in user space, which spins (RFC 9000 section 17.4); datagrams at a constant
+    /// rate.
     stack: Stack = stack => Key::of("`tcp`, `quic`, `udp`").required();
 
     /// Congestion control. TCP has `reno`, `cubic`, `bbr`, `dctcp` and `prague`, as far as the kernel has them
@@ -68,8 +69,8 @@ keys! {
     #[serde(default)]
     ecn: bool = false => Key::of("true or false").usual("false");
 
-    /// The codepoint that a box on the path gives its packets before the first link: bleached ECN, or a sender that takes
-    /// the L4S queue without answering to its marks. What its ends have negotiated stays.
+    /// The codepoint that a box on the path gives its packets before the first link: bleached ECN, or a sender that
+    /// takes the L4S queue without answering to its marks. What its ends have negotiated stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     remark: Option<Remark> = None => Key::of("`not-ect`, `ect0`, `ect1`").sim();
 
@@ -81,20 +82,23 @@ keys! {
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<Rate> = None => Key::of("rate above 0").usual("required for UDP, not for others");
 
-    /// Segments that the sender hands over as one super-packet at most: the queue takes, marks and drops it as one, and a
-    /// mark on it is a mark on each segment. Packets in tables are super-packets then.
+    /// Segments that the sender hands over as one super-packet at most: the queue takes, marks and drops it as one,
+    /// and a mark on it is a mark on each segment. Packets in tables are super-packets then.
     #[serde(skip_serializing_if = "Option::is_none")]
-    gso: Option<u32> = None => Key::of("").within(1, LARGEST_GSO as u64).because(", what an IPv4 packet can hold")
+    gso: Option<u32> = None
+        => Key::of("").within(1, LARGEST_GSO as u64).because(", what an IPv4 packet can hold")
         .usual("`1`").sim().tcp_and_quic();
 
     /// The congestion window to begin with (RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
-    initial_window: Option<u32> = None => Key::of("packets").from(1).because(" packet").usual("`10`").sim().tcp_and_quic();
+    initial_window: Option<u32> = None
+        => Key::of("packets").from(1).because(" packet").usual("`10`").sim().tcp_and_quic();
 
     /// Packets that a paced sender lets go together at least (`net.ipv4.tcp_min_tso_segs`). Prague below some 30 Mbit/s
     /// takes the second of two for a queue.
     #[serde(skip_serializing_if = "Option::is_none")]
-    min_burst: Option<u32> = None => Key::of("packets").from(1).because(" packet").usual("`2`").sim().tcp_and_quic();
+    min_burst: Option<u32> = None
+        => Key::of("packets").from(1).because(" packet").usual("`2`").sim().tcp_and_quic();
 
     /// Packets that are not paced wait until a millisecond's worth of them, or a third of the window, can go at once, as
     /// in Linux ([bunches](../validation/linux.md#when-tcp-sends-bunches)).
@@ -108,7 +112,8 @@ keys! {
     /// An acknowledgement for so many packets; more than 2 stretches them. TCP's first sixteen packets are acknowledged
     /// one by one all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ack_every: Option<u32> = None => Key::of("packets").from(1).because(" packet").usual("`2`").sim().tcp_and_quic();
+    ack_every: Option<u32> = None
+        => Key::of("packets").from(1).because(" packet").usual("`2`").sim().tcp_and_quic();
 
     /// The longest that a packet waits for an acknowledgement.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -247,7 +247,8 @@ impl Key {
         };
         let (name, usual, value) = (self.name, self.usual, self.value);
         let value = format!("{value} {range}");
-        let meaning = self.meaning.trim().trim_end_matches('.');
+        let meaning = self.meaning.trim();
+        let meaning = meaning.strip_suffix('.').filter(|kept| !kept.ends_with('.')).unwrap_or(meaning);
         format!("| `{name}` |{of} {} | {usual} | {meaning}{where_} |", value.trim())
     }
 }
@@ -434,7 +435,10 @@ macro_rules! keys {
         pub struct $table:ident;
         $(#[$made:meta])*
         pub fn $new:ident($($argument:ident: $given:ty),*);
-        $($(#[doc = $doc:literal])* $(#[serde($($serde:tt)*)])? $key:ident: $type:ty = $default:expr => $declared:expr;)*
+        $(
+            $(#[doc = $doc:literal])* $(#[serde($($serde:tt)*)])?
+            $key:ident: $type:ty = $default:expr => $declared:expr;
+        )*
     ) => {
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
         $(#[$about])*

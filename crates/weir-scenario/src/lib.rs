@@ -80,7 +80,8 @@ keys! {
     pub fn new();
 
     /// Width of a bin in `queue_series.csv` and `flow_series.csv`.
-    interval: Duration = Duration::from_millis(50) => Key::of("time").from_time(Duration::from_millis(1)).usual("`50ms`");
+    interval: Duration = Duration::from_millis(50)
+        => Key::of("time").from_time(Duration::from_millis(1)).usual("`50ms`");
 
     /// The run ends here at the latest, whatever is unfinished.
     timeout: Duration = Duration::from_secs(300) => Key::of("time").above(0)
@@ -143,8 +144,8 @@ impl Scenario {
         Ok(Self::parse(&toml_file::read(path)?, &name)?.or_called(path))
     }
 
-    /// Reads a scenario file, changes it as the command line says, and has `check` look at it, such as whether a world has
-    /// what it asks for.
+    /// Reads a scenario file, changes it as the command line says, and has `check` look at it, such as whether a world
+    /// has what it asks for.
     ///
     /// # Errors
     /// As [`load`](Self::load), and what `check` refuses, with its line.

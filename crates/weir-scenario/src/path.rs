@@ -1,5 +1,5 @@
-//! Paths: what a bottleneck does besides queueing, further links, and which of them a flow goes over. Only world `sim` has
-//! them.
+//! Paths: what a bottleneck does besides queueing, further links, and which of them a flow goes over. Only world `sim`
+//! has them.
 
 use std::path::Path;
 
@@ -34,7 +34,8 @@ keys! {
 
     /// Its queue, `reverse` in `queues.csv`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    qdisc: Option<QdiscConfig> = None => Key::of("words or table, no `crq`").usual("required with `rate` or `trace`").sim();
+    qdisc: Option<QdiscConfig> = None
+        => Key::of("words or table, no `crq`").usual("required with `rate` or `trace`").sim();
 
     /// By how much the delay behind it varies, as of `[bottleneck]`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -403,7 +404,8 @@ impl Scenario {
             .collect()
     }
 
-    /// The rates of each link until `end` in bits per second: towards the client, and the other way if that has a queue.
+    /// The rates of each link until `end` in bits per second: towards the client, and the other way if that has a
+    /// queue.
     pub fn link_rates(&self, end: f64) -> Vec<[Option<f64>; 2]> {
         let bps = |side: &Side<'_>| match side.trace.and_then(TraceFile::trace) {
             Some(trace) => trace.rate().bits_per_sec() as f64,
@@ -421,8 +423,8 @@ impl Scenario {
         self.sides().iter().flat_map(both).flatten().collect()
     }
 
-    /// What results call the queues: those of the bottleneck, of its other direction, and of the other links. Each entry is
-    /// one link's direction.
+    /// What results call the queues: those of the bottleneck, of its other direction, and of the other links. Each
+    /// entry is one link's direction.
     pub fn queue_names(&self) -> Vec<Vec<String>> {
         let mut names = Vec::new();
         for (place, (side, back)) in self.sides().into_iter().enumerate() {

@@ -43,7 +43,8 @@ keys! {
 
     /// The congestion window that all its connections begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
-    initial_window: Option<u32> = None => Key::of("packets").from(1).because(" packet").usual("`10`").sim().tcp_and_quic();
+    initial_window: Option<u32> = None
+        => Key::of("packets").from(1).because(" packet").usual("`10`").sim().tcp_and_quic();
 
     /// Round-trip time of all its connections without queues.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +66,8 @@ keys! {
     #[serde(skip_serializing_if = "Option::is_none")]
     arrivals: Option<f64> = None => Key::of("").above(0).usual("this or `load`").kinds(POISSON).sim();
 
-    /// The same as payload asked for, in parts of `bottleneck.rate`. Headers come on top: 4.6 % with full packets of TCP.
+    /// The same as payload asked for, in parts of `bottleneck.rate`. Headers come on top: 4.6 % with full packets of
+    /// TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     load: Option<f64> = None => Key::of("").above(0).usual("this or `arrivals`").kinds(POISSON).sim();
 
@@ -83,11 +85,13 @@ keys! {
 
     /// How the size is distributed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    sizes: Option<Sizes> = None => Key::of("`fixed`, `exponential`, `pareto`").usual("`fixed`").kinds(SIZED).sim();
+    sizes: Option<Sizes> = None
+        => Key::of("`fixed`, `exponential`, `pareto`").usual("`fixed`").kinds(SIZED).sim();
 
     /// The exponent; below 2 the tail is heavy.
     #[serde(skip_serializing_if = "Option::is_none")]
-    shape: Option<f64> = None => Key::of("").above(1).because(", or there is no mean").usual("required with `pareto`")
+    shape: Option<f64> = None
+        => Key::of("").above(1).because(", or there is no mean").usual("required with `pareto`")
         .kinds(SIZED).sim();
 
     /// With `pareto`: what is larger is cut to this. `size` is the mean before it is cut, `load` counts what remains.
@@ -120,11 +124,13 @@ keys! {
 
     /// How much film a player holds at most.
     #[serde(skip_serializing_if = "Option::is_none")]
-    buffer: Option<Duration> = None => Key::of("time, at least one `segment`").required().kinds(&[Kind::Video]).sim();
+    buffer: Option<Duration> = None
+        => Key::of("time, at least one `segment`").required().kinds(&[Kind::Video]).sim();
 
     /// The rate of UDP sources while they are on, as of a flow.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rate: Option<Rate> = None => Key::of("rate above 0").usual("required for UDP, not for others").kinds(&[Kind::OnOff]).sim();
+    rate: Option<Rate> = None
+        => Key::of("rate above 0").usual("required for UDP, not for others").kinds(&[Kind::OnOff]).sim();
 }
 
 /// Those whose connections come and go.
