@@ -5,8 +5,9 @@
 //! SpinTrap (QUIC) and TCPTrap (TCP) of Kunze et al., "Congestion-Responsive Queuing for Internet Flows", NOMS 2025;
 //! `docs/model/law.md` has the model and where the paper, its public prototype and Weir differ.
 //!
-//! A bottleneck calls [`parse`], [`Law::lookup`] and [`Law::arrival`] for each packet, keeps the [`Stamp`] with it, and
-//! [`Law::signal`] when it drops or marks a packet. [`LawSink`] hears of cycles, assessments and queue changes. Nothing
+//! A bottleneck calls [`parse`] and [`Watch::arriving`] for each packet before it queues it and passes the events of its
+//! queue discipline to the same [`Watch`], which stamps packets and books drops and marks. [`Law`] below it is for those
+//! who have no queue, such as a reader of captures. [`LawSink`] hears of cycles, assessments and queue changes. Nothing
 //! here does I/O, reads a clock or allocates per packet.
 
 mod events;
@@ -18,6 +19,7 @@ mod live_ffi;
 mod params;
 mod parsed;
 mod table;
+mod watch;
 
 #[cfg(test)]
 mod hash_tests;
@@ -39,6 +41,8 @@ mod quic_tests;
 mod tcp_tests;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod watch_tests;
 
 pub use events::{
     Assessment, ChoiceCause, ChoiceChange, Class, CycleEnd, Judgement, LawSink, Signal, SignalPair, Verdict,
@@ -48,3 +52,4 @@ pub use flow::{FlowKey, FlowView};
 pub use law::{Counters, Direction, Law, Stamp, UNBOOKED};
 pub use params::{MainSignal, Params, ParamsError, Preset, Tie};
 pub use parsed::{Kind, ParsedPacket, Quic, Start, Tcp, glance, parse, parse_cut, write_ce};
+pub use watch::Watch;

@@ -1,14 +1,13 @@
 //! Which flow a packet belongs to, and which delay lines that flow's packets take.
 //!
 //! Flows are numbered here, in the order in which they come in, and not by the law: its presets leave some flows out (the
-//! prototype knows no plain UDP), and these need a delay and have counts all the same. What the law says of its own
-//! numbers is renamed on the way out, so that all events of a run speak of the same flows.
+//! prototype knows no plain UDP), and these need a delay and have counts all the same.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use weir_core::{Duration, FlowId};
-use weir_law::{Assessment, ChoiceChange, CycleEnd, FlowKey, LawSink, ParsedPacket};
+use weir_law::{FlowKey, ParsedPacket};
 
 use crate::delay::DelayLines;
 
@@ -24,7 +23,6 @@ struct Known {
     key: FlowKey,
     lines: [u16; 2],
     hosts: [u16; 2],
-    law: FlowId,
 }
 
 /// The flows seen so far.
@@ -82,7 +80,7 @@ impl Flows {
         let ends = [packet.source(), packet.destination()].map(|end| self.host(end));
         // From the host whose packets the queue takes.
         let hosts = if side == 0 { ends } else { [ends[1], ends[0]] };
-        self.known.push(Known { key, lines, hosts, law: FlowId::NONE });
+        self.known.push(Known { key, lines, hosts });
         Identity { flow, line: lines[side], new: Some(key) }
     }
 
@@ -107,42 +105,8 @@ impl Flows {
         self.known.get(flow.0 as usize).map(|known| known.key)
     }
 
-    /// Remembers the law's number of a flow.
-    pub(crate) fn set_law(&mut self, flow: FlowId, law: FlowId) {
-        if let Some(known) = self.known.get_mut(flow.0 as usize) {
-            known.law = law;
-        }
-    }
-
-    /// The law's number of a flow; `NONE` if the law leaves it out.
-    pub(crate) fn law(&self, flow: FlowId) -> FlowId {
-        self.known.get(flow.0 as usize).map_or(FlowId::NONE, |known| known.law)
-    }
-
     /// How many flows there are.
     pub(crate) fn len(&self) -> u32 {
         self.known.len() as u32
-    }
-}
-
-/// Gives the law's events of one packet the number that its flow has here.
-pub struct Renamed<'a, S: LawSink + ?Sized>(
-    /// Who is told.
-    pub &'a mut S,
-    /// The number that the flow has there.
-    pub FlowId,
-);
-
-impl<S: LawSink + ?Sized> LawSink for Renamed<'_, S> {
-    fn cycle(&mut self, end: &CycleEnd) {
-        self.0.cycle(&CycleEnd { flow: self.1, ..*end });
-    }
-
-    fn assessment(&mut self, assessment: &Assessment) {
-        self.0.assessment(&Assessment { flow: self.1, ..*assessment });
-    }
-
-    fn choice(&mut self, change: &ChoiceChange) {
-        self.0.choice(&ChoiceChange { flow: self.1, ..*change });
     }
 }

@@ -20,7 +20,7 @@ mod schedule;
 mod xdp;
 mod xsk;
 
-pub use flows::{DelayChoice, Renamed};
+pub use flows::DelayChoice;
 pub use frame::{DEFAULT_FRAMES, FRAME_SIZE, FrameIndex, FramePool, HEADROOM, PoolError};
 pub use io::{BATCH, IoError, IoKind, IoStatistics, PacketIo, Received, open};
 pub use limiter::default_burst;

@@ -3,10 +3,9 @@
 
 use std::any::Any;
 
-use weir_core::{Audit, Ecn, Event, EventKind, EventSink, FlowId, Time};
-use weir_law::{Direction, FlowKey, Law, LawSink, Signal};
+use weir_core::{Audit, Event, EventKind, EventSink, FlowId, Time};
+use weir_law::{Direction, FlowKey, LawSink, Watch};
 
-use crate::flows::Flows;
 use crate::frame::{FrameIndex, FramePool};
 use crate::pipeline::Departure;
 
@@ -40,8 +39,7 @@ impl Observer for Unobserved {}
 
 /// Where the events of the queue discipline go.
 pub(crate) struct Fan<'a> {
-    pub(crate) law: Option<&'a mut Law>,
-    pub(crate) flows: &'a Flows,
+    pub(crate) watch: Option<&'a mut Watch>,
     pub(crate) audit: &'a mut Audit,
     pub(crate) pool: &'a mut FramePool,
     pub(crate) observer: &'a mut dyn Observer,
@@ -51,19 +49,11 @@ impl EventSink for Fan<'_> {
     fn event(&mut self, event: &Event) {
         self.audit.event(event);
         self.observer.event(event);
-        let packet = &event.packet;
-        let signal = match event.kind {
-            EventKind::Drop(_) => Some(Signal::Loss),
-            // A packet that came with CE has its signal from somebody else.
-            EventKind::Mark(_) => (packet.ecn_in != Ecn::Ce).then_some(Signal::Mark),
-            EventKind::Enqueue | EventKind::Dequeue => None,
-        };
-        if let (Some(signal), Some(law)) = (signal, &mut self.law) {
-            // A packet without a flow is told too: the law counts the signals that it cannot book.
-            law.signal(self.flows.law(packet.flow), packet.cycle, signal, packet.segments, event.time);
+        if let Some(watch) = &mut self.watch {
+            watch.event(event);
         }
         if matches!(event.kind, EventKind::Drop(_)) {
-            self.pool.free(FrameIndex(packet.handle as u32));
+            self.pool.free(FrameIndex(event.packet.handle as u32));
         }
     }
 }

@@ -7,11 +7,11 @@
 //! simulator. What the real clock adds is measured: how late each packet left, and how large the largest burst was.
 
 use weir_core::{Audit, Bytes, Ecn, FlowId, Histogram, Packet, Rate, RateMeter, Time};
-use weir_law::{Direction, Law, ParsedPacket, Start, parse, write_ce};
+use weir_law::{Direction, Law, ParsedPacket, Start, Watch, parse, write_ce};
 use weir_qdisc::Qdisc;
 
 use crate::delay::DelayLines;
-use crate::flows::{DelayChoice, Flows, Renamed};
+use crate::flows::{DelayChoice, Flows};
 use crate::frame::{FrameIndex, FramePool};
 use crate::limiter::{Limiter, default_burst};
 use crate::observer::{Fan, Leftovers, Observer};
@@ -97,7 +97,7 @@ pub struct Pipeline {
     limiter: Limiter,
     burst: Bytes,
     rate: Rate,
-    law: Option<Law>,
+    watch: Option<Watch>,
     qdisc: Box<dyn Qdisc>,
     observer: Box<dyn Observer>,
     flows: Flows,
@@ -127,7 +127,7 @@ impl Pipeline {
             limiter: Limiter::new(config.rate, burst),
             burst,
             rate: config.rate,
-            law: config.law,
+            watch: config.law.map(Watch::new),
             qdisc,
             observer,
             flows: Flows::new(config.delays, &mut delays),
@@ -270,7 +270,7 @@ impl Pipeline {
             pool_exhausted: pool.exhausted(),
             pool_misfreed: pool.misfreed(),
         };
-        Finished { report, observer: self.observer, law: self.law }
+        Finished { report, observer: self.observer, law: self.watch.map(Watch::into_law) }
     }
 
     /// Takes a released frame out of its slot and makes a packet of it, judged by the law.
@@ -283,13 +283,13 @@ impl Pipeline {
                 .with_ecn(slot.parsed.ecn())
         };
         self.next_id += 1;
-        if let Some(law) = &mut self.law {
-            let id = law.lookup(&slot.parsed, direction, at);
-            self.flows.set_law(slot.flow, id);
-            let mut sink = Renamed(&mut *self.observer, slot.flow);
-            let stamp = law.arrival(id, &slot.parsed, direction, at, &mut sink);
-            packet.cycle = stamp.cycle;
-            packet.choice = stamp.choice;
+        if let Some(watch) = &mut self.watch {
+            match direction {
+                Direction::Forward => watch.arriving(&mut packet, &slot.parsed, &mut *self.observer),
+                Direction::Reverse => {
+                    watch.passing(slot.flow, &slot.parsed, direction, at, &mut *self.observer);
+                }
+            }
         }
         packet
     }
@@ -304,13 +304,8 @@ impl Pipeline {
     fn forward(&mut self, at: Time, pool: &mut FramePool) {
         let Some(frame) = self.delays[FORWARD].pop() else { return };
         let packet = self.arrive(frame, Direction::Forward, at);
-        let mut fan = Fan {
-            law: self.law.as_mut(),
-            flows: &self.flows,
-            audit: &mut self.audit,
-            pool,
-            observer: &mut *self.observer,
-        };
+        let mut fan =
+            Fan { watch: self.watch.as_mut(), audit: &mut self.audit, pool, observer: &mut *self.observer };
         self.qdisc.enqueue(packet, at, &mut fan);
         // A link that is held may be wanted earlier by the new packet.
         if !matches!(self.transmitter, Transmitter::Busy(..)) {
@@ -334,13 +329,8 @@ impl Pipeline {
 
     /// Starts the next transmission, if the discipline has a packet for it.
     fn begin(&mut self, at: Time, pool: &mut FramePool) {
-        let mut fan = Fan {
-            law: self.law.as_mut(),
-            flows: &self.flows,
-            audit: &mut self.audit,
-            pool,
-            observer: &mut *self.observer,
-        };
+        let mut fan =
+            Fan { watch: self.watch.as_mut(), audit: &mut self.audit, pool, observer: &mut *self.observer };
         match self.qdisc.dequeue(at, &mut fan) {
             Some(packet) => {
                 if packet.ecn == Ecn::Ce && packet.ecn_in != Ecn::Ce {

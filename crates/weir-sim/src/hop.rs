@@ -15,6 +15,9 @@ use crate::trace::{Schedule, Trace};
 pub struct HopId(pub(crate) u32);
 
 impl HopId {
+    /// The link that is added to a network first.
+    pub const FIRST: Self = Self(0);
+
     /// Its place among the network's links, in the order in which they were added.
     pub const fn index(self) -> usize {
         self.0 as usize

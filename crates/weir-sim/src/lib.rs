@@ -20,8 +20,10 @@
 mod endpoint;
 mod engine;
 mod flow;
+pub mod headers;
 mod hop;
 mod impairment;
+mod judge;
 mod line;
 mod network;
 mod observer;
@@ -37,6 +39,7 @@ pub use endpoint::{EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, 
 pub use flow::{Amount, FASTEST_DATAGRAMS, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
 pub use hop::{HopId, HopReport, HopSpec};
 pub use impairment::Impairment;
+pub use judge::Judge;
 pub use network::Network;
 pub use observer::{Carried, Observer, Opening, Way};
 pub use share::{Share, ShareError, Shared};

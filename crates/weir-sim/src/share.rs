@@ -39,16 +39,23 @@ use std::fmt;
 
 use thiserror::Error;
 use weir_cc::{Controller, Setup};
-use weir_core::{Duration, Event, EventKind, Histogram, ParseUnitError, Rate, Seed, Time};
+use weir_core::{
+    Duration, Event, EventKind, FlowId, Histogram, Packet, ParseUnitError, QueueChoice, Rate, Seed, Time,
+};
+use weir_law::{Law, Params};
 use weir_qdisc::{ConfigError, QdiscConfig};
 
 use crate::flow::{FlowReport, FlowSpec, Kind, SpecError};
+use crate::headers::{Transport, Wire};
 use crate::hop::{HopId, HopSpec};
+use crate::judge::Judge;
 use crate::network::Network;
-use crate::observer::Observer;
+use crate::observer::{Carried, Observer, Opening};
 
 /// TCP payload of a full packet, as [`FlowSpec::tcp`] sends it.
 const MSS: u32 = 1448;
+/// Port of the first flow's sender.
+const FIRST_PORT: u16 = 20_000;
 
 /// Makes a controller of one's own.
 type Make = Box<dyn FnOnce(&Setup) -> Box<dyn Controller>>;
@@ -61,6 +68,8 @@ pub struct Share<'a> {
     seed: Seed,
     ecn: bool,
     flows: Vec<(Kind, Option<Make>)>,
+    /// The first rate of datagrams that is none.
+    wrong: Option<ParseUnitError>,
 }
 
 /// A link that cannot be shared so.
@@ -72,12 +81,6 @@ pub enum ShareError {
     /// The discipline is none, or does not fit the link.
     #[error("qdisc: {0}")]
     Qdisc(#[from] ConfigError),
-    /// The discipline divides flows by the law's verdicts, and no law watches here.
-    #[error(
-        "qdisc: a crq divides flows by how they answer congestion, and nothing judges that here: all of them would be in its \
-         standard queue; give the words of one of its queues, or write a scenario and run it with `weir run --on sim`"
-    )]
-    Unjudged,
     /// A flow that cannot be.
     #[error(transparent)]
     Flow(#[from] SpecError),
@@ -85,9 +88,10 @@ pub enum ShareError {
 
 impl<'a> Share<'a> {
     /// A link of `rate` (`50mbit`) and round-trip time `rtt` without queue (`40ms`) behind a discipline (`codel ecn`), all
-    /// written as in a scenario. No law watches it, so it cannot be a `crq`.
+    /// written as in a scenario. Where it is a `crq`, the law judges the flows as its preset `paper` does, and each goes to
+    /// the queue that it earns ([`Shared::choice`]).
     pub fn new(rate: &'a str, rtt: &'a str, qdisc: &'a str) -> Self {
-        Self { rate, rtt, qdisc, seed: Seed::default(), ecn: false, flows: Vec::new() }
+        Self { rate, rtt, qdisc, seed: Seed::default(), ecn: false, flows: Vec::new(), wrong: None }
     }
 
     /// A TCP flow with the controller called `name` in the catalogue.
@@ -101,6 +105,16 @@ impl<'a> Share<'a> {
     #[must_use]
     pub fn quic(mut self, name: &str) -> Self {
         self.flows.push((Kind::Quic(name.to_owned()), None));
+        self
+    }
+
+    /// Datagrams at a constant `rate` (`10mbit`) of wire bytes, without feedback.
+    #[must_use]
+    pub fn udp(mut self, rate: &str) -> Self {
+        match rate.parse() {
+            Ok(rate) => self.flows.push((Kind::Datagrams(rate), None)),
+            Err(error) => self.wrong = self.wrong.or(Some(error)),
+        }
         self
     }
 
@@ -131,10 +145,23 @@ impl<'a> Share<'a> {
         let (rate, rtt): (Rate, Duration) = (self.rate.parse()?, self.rtt.parse()?);
         let time: Duration = time.parse()?;
         let qdisc: QdiscConfig = self.qdisc.parse()?;
-        if matches!(qdisc, QdiscConfig::Crq(_)) {
-            return Err(ShareError::Unjudged);
+        if let Some(wrong) = self.wrong {
+            return Err(wrong.into());
         }
-        let mut network = Network::new(self.seed, Sojourns::default());
+        let judge = matches!(qdisc, QdiscConfig::Crq(_))
+            .then(|| Judge::new(Law::new(Params::default(), self.flows.len()), HopId::FIRST));
+        let wires = self.flows.iter().enumerate();
+        let wires = wires
+            .map(|(index, (kind, _))| {
+                let transport = match kind {
+                    Kind::Tcp(_) => Transport::Tcp,
+                    Kind::Quic(_) => Transport::Quic,
+                    Kind::Datagrams(_) => Transport::Udp,
+                };
+                Wire::new(transport, false, FIRST_PORT.wrapping_add(index as u16), index)
+            })
+            .collect();
+        let mut network = Network::new(self.seed, Watcher { sojourns: Histogram::new(), judge, wires });
         let hop = network.add_hop(HopSpec::new(rate, qdisc, rtt)?);
         let mut flows = Vec::new();
         for (index, (kind, own)) in self.flows.into_iter().enumerate() {
@@ -146,21 +173,65 @@ impl<'a> Share<'a> {
             flows.push(network.add_flow(spec)?);
         }
         network.run_until(Time::ZERO + time);
-        let flows: Vec<FlowReport> = flows.into_iter().map(|flow| network.flow(flow)).collect();
         let utilisation = network.hop(hop).busy.as_secs_f64() / time.as_secs_f64();
-        Ok(Shared { flows, utilisation, time, sojourn: network.into_observer().0 })
+        let reports = flows.iter().map(|flow| network.flow(*flow)).collect();
+        let Watcher { sojourns, judge, .. } = network.into_observer();
+        let choice = |flow| judge.as_ref().and_then(|judge| judge.flow(flow)).map(|view| view.choice);
+        let choices = flows.into_iter().map(|flow| choice(flow).unwrap_or_default()).collect();
+        Ok(Shared { flows: reports, utilisation, choices, time, sojourn: sojourns })
     }
 }
 
-/// Sojourn times of packets that left.
-#[derive(Default)]
-struct Sojourns(Histogram);
+/// Records sojourn times of packets that left, and has flows judged.
+struct Watcher {
+    sojourns: Histogram,
+    judge: Option<Judge>,
+    wires: Vec<Wire>,
+}
 
-impl Observer for Sojourns {
-    fn event(&mut self, _: HopId, event: &Event) {
+impl Watcher {
+    fn wire(&self, flow: FlowId) -> Wire {
+        self.wires[flow.0 as usize]
+    }
+}
+
+impl Observer for Watcher {
+    fn event(&mut self, hop: HopId, event: &Event) {
         if event.kind == EventKind::Dequeue {
-            self.0.record(event.sojourn.as_nanos());
+            self.sojourns.record(event.sojourn.as_nanos());
         }
+        if let Some(judge) = &mut self.judge {
+            judge.event(hop, event);
+        }
+    }
+
+    fn opening(&mut self, opening: &Opening) {
+        let wire = self.wire(opening.flow);
+        if let Some(judge) = &mut self.judge {
+            judge.opening(opening, &wire, &mut ());
+        }
+    }
+
+    fn arriving(&mut self, _: HopId, packet: &mut Packet, carried: &Carried) {
+        let wire = self.wire(packet.flow);
+        if let Some(judge) = &mut self.judge {
+            judge.arriving(packet, carried, &wire, &mut ());
+        }
+    }
+
+    fn returning(&mut self, carried: &Carried, now: Time) {
+        let wire = self.wire(carried.flow);
+        if let Some(judge) = &mut self.judge {
+            judge.returning(carried, &wire, now, &mut ());
+        }
+    }
+
+    fn watches_return(&self) -> bool {
+        self.judge.is_some()
+    }
+
+    fn watches_headers(&self) -> bool {
+        self.judge.as_ref().is_some_and(Judge::watches_headers)
     }
 }
 
@@ -171,6 +242,7 @@ pub struct Shared {
     pub flows: Vec<FlowReport>,
     /// Share of the time in which the link was sending.
     pub utilisation: f64,
+    choices: Vec<QueueChoice>,
     time: Duration,
     sojourn: Histogram,
 }
@@ -182,6 +254,15 @@ impl Shared {
     /// If there are not so many flows.
     pub fn goodput(&self, flow: usize) -> f64 {
         self.flows[flow].bytes as f64 * 8.0 / self.time.as_secs_f64()
+    }
+
+    /// The queue of a `crq` that a flow has earned at the end. [`QueueChoice::Standard`] behind another
+    /// discipline, where no law watches, and for datagrams without feedback, which get no verdict.
+    ///
+    /// # Panics
+    /// If there are not so many flows.
+    pub fn choice(&self, flow: usize) -> QueueChoice {
+        self.choices[flow]
     }
 
     /// Jain's fairness index of the goodputs: 1 for equal ones, 1/n where one flow has all.
@@ -212,6 +293,9 @@ impl fmt::Display for Shared {
 
 #[cfg(test)]
 mod tests {
+    use weir_cc::{Ack, Controller};
+    use weir_core::{QueueChoice, Rate, Time};
+
     use super::Share;
 
     #[test]
@@ -230,10 +314,47 @@ mod tests {
         assert!(error("20mbits", "codel", "reno").contains("20mbits"));
         assert!(error("20mbit", "codle", "reno").contains("codle"));
         assert!(error("20mbit", "codel", "renno").contains("reno"));
-        // Without a law a crq would be its standard queue.
-        for crq in ["crq", "crq standard bfifo responsive codel"] {
-            let error = error("20mbit", crq, "cubic");
-            assert!(error.contains("crq") && error.contains("weir run --on sim"), "{error}");
+        let rate = Share::new("20mbit", "20ms", "codel").udp("3mbits").run("1s").map(|_| ()).unwrap_err();
+        assert!(rate.to_string().contains("3mbits"), "{rate}");
+    }
+
+    /// Sends at a constant rate, whatever is lost.
+    struct Constant(Rate);
+
+    impl Controller for Constant {
+        fn name(&self) -> &'static str {
+            "constant"
         }
+        fn on_ack(&mut self, _: &Ack) {}
+        fn on_timeout(&mut self, _: Time, _: u64) {}
+        fn window(&self) -> u64 {
+            1 << 30
+        }
+        fn pacing(&self) -> Option<Rate> {
+            Some(self.0)
+        }
+    }
+
+    #[test]
+    fn behind_a_crq_only_who_answers_losses_is_in_the_responsive_queue() {
+        // The sender at a constant rate overruns its half of the link, and what it shares with the datagrams.
+        let run = |qdisc| {
+            Share::new("20mbit", "20ms", qdisc)
+                .tcp("cubic")
+                .quic("reno")
+                .own(|_| Box::new(Constant(Rate::from_bits_per_sec(9_000_000))))
+                .udp("3mbit")
+                .run("30s")
+                .unwrap()
+        };
+        let shared = run("crq standard bfifo responsive codel");
+        let choices = [0, 1, 2, 3].map(|flow| shared.choice(flow));
+        let (responsive, standard) = (QueueChoice::Responsive, QueueChoice::Standard);
+        assert_eq!(choices, [responsive, responsive, standard, standard], "{shared}");
+        // The two have their half of the link to themselves; in one queue the constant rates would leave 8 Mbit/s.
+        let together = shared.goodput(0) + shared.goodput(1);
+        assert!(together > 8.5e6, "{shared}");
+        let unjudged = run("bfifo");
+        assert!((0..4).all(|flow| unjudged.choice(flow) == standard), "{unjudged}");
     }
 }

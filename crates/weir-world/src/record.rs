@@ -129,6 +129,15 @@ impl Recorder {
         *bin_at(&mut self.known, flow.0 as usize) = Some(index as u32);
     }
 
+    /// Books a flow to the scenario's flow that has one of its ports, if there is one.
+    pub(crate) fn recognise(&mut self, flow: FlowId, key: &FlowKey) {
+        let index = self.ports.iter().position(|port| key.low.port() == *port || key.high.port() == *port);
+        *bin_at(&mut self.known, flow.0 as usize) = index.map(|index| index as u32);
+        if let Some(index) = index {
+            self.flows[index].id = Some(flow);
+        }
+    }
+
     /// The scenario's flow behind `flow`, if it is one of the scenario's.
     pub(crate) fn index(&self, flow: FlowId) -> Option<usize> {
         self.known.get(flow.0 as usize).copied().flatten().map(|index| index as usize)
@@ -278,11 +287,7 @@ impl LawSink for Recorder {
 
 impl Observer for Recorder {
     fn new_flow(&mut self, flow: FlowId, key: &FlowKey, _now: Time) {
-        let index = self.ports.iter().position(|port| key.low.port() == *port || key.high.port() == *port);
-        *bin_at(&mut self.known, flow.0 as usize) = index.map(|index| index as u32);
-        if let Some(index) = index {
-            self.flows[index].id = Some(flow);
-        }
+        self.recognise(flow, key);
     }
 
     fn departed(&mut self, departure: &Departure, frame: &[u8], real: Time) {

@@ -2,10 +2,8 @@
 //! weir-sim's with weir-cc's controllers. The same seed gives the same result, on any machine.
 
 pub(crate) mod cost;
-mod headers;
 mod trace;
 mod watcher;
-mod wire;
 mod wiretap;
 mod workloads;
 
@@ -13,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use weir_core::{Duration, FlowId, Seed, Time};
 use weir_law::Law;
+use weir_sim::headers::{Transport, Wire};
 use weir_sim::{Amount, FASTEST_DATAGRAMS, FlowSpec, HopId, Kind, MOST_ARRIVALS, Network};
 
 use crate::gather;
@@ -26,7 +25,6 @@ use weir_report::result::{Health, RunResult};
 use weir_scenario::{Direction, Flow, Pattern, Scenario, Workload};
 use weir_scenario::{Hosts, Refusal};
 use weir_testbed::traffic::{self, RttSample, Stack};
-use wire::Wire;
 use wiretap::Wiretap;
 
 /// How often, in virtual time, progress is told and an interrupt is looked for.
@@ -66,7 +64,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let connections: u32 = scenario.workloads.iter().map(Workload::most_connections).sum();
     let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None);
     let law = Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize));
-    let stacks = scenario.workloads.iter().map(|workload| workload.stack).collect();
+    let stacks = scenario.workloads.iter().map(|workload| transport(workload.stack)).collect();
     let watcher = Watcher::new(recorder, law, Wiretap::create(options)?, flows.len(), stacks);
     let seed = Seed { seed: scenario.seed, run: options.run };
     let mut network = Network::new(seed, watcher);
@@ -118,7 +116,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         flows: flows.into_iter().zip(results).collect(),
         workloads: done,
         health,
-        law_counters: gather::named(&watcher.law.counters()),
+        law_counters: gather::named(&watcher.law().counters()),
         wall: end.since(Time::ZERO),
         cut_short,
         cut_workloads,
@@ -197,7 +195,7 @@ fn build(
         let path: Vec<HopId> = places.iter().map(|place| links[*place]).collect();
         let spec =
             spec(scenario, flow, hosts.at(index), &path).map_err(|error| refused(error.to_string()))?;
-        let wire = Wire::new(flow.stack, flow.direction == Direction::Up, port(index), index);
+        let wire = Wire::new(transport(flow.stack), flow.direction == Direction::Up, port(index), index);
         // Those of its links before the bottleneck and those behind.
         let mut sides = places.splitn(2, |place| *place == 0);
         let mut delay = || {
@@ -210,6 +208,14 @@ fn build(
         ids.push(network.add_flow(spec).map_err(|error| refused(error.to_string()))?);
     }
     Ok((links[0], ids))
+}
+
+fn transport(stack: Stack) -> Transport {
+    match stack {
+        Stack::Tcp => Transport::Tcp,
+        Stack::Quic => Transport::Quic,
+        Stack::Udp => Transport::Udp,
+    }
 }
 
 fn spec(

@@ -13,11 +13,10 @@ use std::fmt;
 use std::io::{self, Write};
 
 use weir_core::{DropReason, Ecn, Event, EventKind, MarkReason, Packet, Time};
+use weir_sim::headers::{Transport, Wire};
 use weir_sim::{Carried, Way};
 
-use super::wire::{CLIENT, SERVER, Wire};
 use weir_report::output::Part;
-use weir_testbed::traffic::Stack;
 
 /// Writes a trace.
 pub(super) struct Trace {
@@ -79,15 +78,13 @@ struct Ends<'a>(&'a Wire, bool);
 impl fmt::Display for Ends<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(wire, down) = self;
-        let [from, to] =
-            if *down { [SERVER, CLIENT] } else { [CLIENT, SERVER] }.map(std::net::Ipv4Addr::from);
-        let [source, target] = wire.ports(*down);
-        let stack = match wire.stack() {
-            Stack::Tcp => "tcp",
-            Stack::Quic => "quic",
-            Stack::Udp => "udp",
+        let [from, to] = wire.ends(*down);
+        let transport = match wire.transport() {
+            Transport::Tcp => "tcp",
+            Transport::Quic => "quic",
+            Transport::Udp => "udp",
         };
-        write!(f, "{from}:{source}>{to}:{target} {stack}")
+        write!(f, "{from}>{to} {transport}")
     }
 }
 

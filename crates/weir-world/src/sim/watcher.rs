@@ -1,34 +1,28 @@
 //! Gives every packet of a simulated network to the law and to the recorder, as the bottleneck of the other worlds does.
 
-use weir_core::{Audit, Duration, Ecn, Event, EventKind, EventSink, FlowId, Packet, Time};
-use weir_law::{Direction, Law, Signal, Start, parse_cut};
-use weir_link::Observer as _;
-use weir_sim::{Carried, HopId, Observer, Opening, Way};
+use weir_core::{Audit, Duration, Event, EventSink, FlowId, Packet, Time};
+use weir_law::Law;
+use weir_sim::headers::{Transport, Wire};
+use weir_sim::{Carried, HopId, Judge, Observer, Opening};
 
-use super::headers;
-use super::wire::Wire;
 use super::wiretap::Wiretap;
 use crate::real::port;
 use crate::record::Recorder;
 use weir_scenario::FULL_PACKET;
-use weir_testbed::traffic::Stack;
 
 /// Who watches a run. Flows go by their numbers in the network.
 pub(crate) struct Watcher {
     pub(crate) recorder: Recorder,
-    pub(crate) law: Law,
+    /// The law, at the bottleneck.
+    judge: Judge,
     pub(crate) tap: Option<Box<Wiretap>>,
-    /// The law looks at SACK blocks, which endpoints note only where somebody reads them.
-    reads_sack: bool,
-    /// The link at which the law watches.
-    bottleneck: HopId,
     queues: Vec<Queue>,
     flows: Vec<Watched>,
     /// The flow of the scenario that opens next.
     upcoming: Option<Watched>,
-    /// Flows of the scenario, before those of its workloads, and the workloads' stacks.
+    /// Flows of the scenario, before those of its workloads, and what carries the workloads.
     named: usize,
-    stacks: Vec<Stack>,
+    stacks: Vec<Transport>,
 }
 
 /// A queue discipline of the network.
@@ -47,9 +41,10 @@ struct Watched {
     counts: HopId,
     /// How long the links of its path before the bottleneck delay it, and those behind; none if it does not go by there.
     passes: Option<[Duration; 2]>,
-    /// The law's number.
-    judged: FlowId,
 }
+
+/// The first link that is added.
+const BOTTLENECK: HopId = HopId::FIRST;
 
 impl Watcher {
     /// Of a network without links and flows, to which `named` flows and workloads of these `stacks` will be added.
@@ -58,14 +53,12 @@ impl Watcher {
         law: Law,
         tap: Option<Wiretap>,
         named: usize,
-        stacks: Vec<Stack>,
+        stacks: Vec<Transport>,
     ) -> Self {
         Self {
             recorder,
-            reads_sack: law.params().sack_completes_half,
-            law,
+            judge: Judge::new(law, BOTTLENECK),
             tap: tap.map(Box::new),
-            bottleneck: HopId::default(),
             queues: Vec::new(),
             flows: Vec::new(),
             upcoming: None,
@@ -77,16 +70,14 @@ impl Watcher {
     /// There is a further discipline, of the scenario's link of this number, whose queues the recorder numbers from `first`.
     /// The first of all is the bottleneck's.
     pub(crate) fn add_queue(&mut self, hop: HopId, link: usize, first: usize, flows: usize) {
-        if self.queues.is_empty() {
-            self.bottleneck = hop;
-        }
+        debug_assert!(!self.queues.is_empty() || hop == BOTTLENECK);
         self.queues.push(Queue { audit: Audit::with_capacity(flows), first, link });
     }
 
     /// The flow that is added next: the events at `counts` count for it. If it goes by the bottleneck, links delay it by so
     /// much before it and behind it.
     pub(crate) fn expect(&mut self, wire: Wire, counts: HopId, passes: Option<[Duration; 2]>) {
-        self.upcoming = Some(Watched { wire, counts, passes, judged: FlowId::NONE });
+        self.upcoming = Some(Watched { wire, counts, passes });
     }
 
     /// What each discipline did, in the order in which they were added.
@@ -94,21 +85,9 @@ impl Watcher {
         self.queues.iter().map(|queue| &queue.audit)
     }
 
-    fn judge(
-        &mut self,
-        flow: FlowId,
-        parsed: &weir_law::ParsedPacket,
-        way: Way,
-        now: Time,
-    ) -> weir_law::Stamp {
-        let direction = match way {
-            Way::Forward => Direction::Forward,
-            Way::Back => Direction::Reverse,
-        };
-        let id = self.law.lookup(parsed, direction, now);
-        self.flows[flow.0 as usize].judged = id;
-        let mut sink = weir_link::Renamed(&mut self.recorder, flow);
-        self.law.arrival(id, parsed, direction, now, &mut sink)
+    /// The law, which has its own numbers of flows.
+    pub(crate) fn law(&self) -> &Law {
+        self.judge.law()
     }
 }
 
@@ -120,37 +99,18 @@ impl Observer for Watcher {
         }
         queue.audit.event(event);
         self.recorder.queue_event(queue.first, event);
-        let packet = &event.packet;
-        let flow = &self.flows[packet.flow.0 as usize];
-        if flow.counts == hop {
+        if self.flows[event.packet.flow.0 as usize].counts == hop {
             self.recorder.flow_event(event);
         }
-        if hop != self.bottleneck {
-            return;
-        }
-        let signal = match event.kind {
-            EventKind::Drop(_) => Signal::Loss,
-            // A packet that came with CE has its signal from somebody else.
-            EventKind::Mark(_) if packet.ecn_in != Ecn::Ce => Signal::Mark,
-            _ => return,
-        };
-        self.law.signal(flow.judged, packet.cycle, signal, packet.segments, event.time);
+        self.judge.event(hop, event);
     }
 
     fn arriving(&mut self, _: HopId, packet: &mut Packet, carried: &Carried) {
         if let Some(tap) = &mut self.tap {
             tap.arriving(packet, carried);
         }
-        if carried.link != self.bottleneck {
-            return;
-        }
-        let wire = self.flows[packet.flow.0 as usize].wire;
-        let parsed = wire.packet(carried);
-        let stamp = self.judge(packet.flow, &parsed, carried.way, packet.arrived);
-        if carried.way == Way::Forward {
-            packet.cycle = stamp.cycle;
-            packet.choice = stamp.choice;
-        }
+        let wire = &self.flows[packet.flow.0 as usize].wire;
+        self.judge.arriving(packet, carried, wire, &mut self.recorder);
     }
 
     fn departed(&mut self, hop: HopId, packet: &Packet, now: Time) {
@@ -171,9 +131,8 @@ impl Observer for Watcher {
         let index = flow.0 as usize;
         let of_workload = opening.workload.map(|workload| Watched {
             wire: Wire::new(self.stacks[workload.index()], false, port(index), index),
-            counts: self.bottleneck,
+            counts: BOTTLENECK,
             passes: Some([Duration::ZERO; 2]),
-            judged: FlowId::NONE,
         });
         let Some(watched) = of_workload.or_else(|| self.upcoming.take()) else { return };
         if index >= self.flows.len() {
@@ -187,28 +146,18 @@ impl Observer for Watcher {
         } else {
             let any = Carried { wire_bytes: FULL_PACKET as u32, segments: 1, ..Carried::default() };
             if let Some(key) = wire.packet(&any).flow_key() {
-                self.recorder.new_flow(flow, &key, opening.now);
+                self.recorder.recognise(flow, &key);
             }
         }
         let Some(delays) = passes else { return };
-        for (way, packet) in wire.handshake(opening.offset as u32).into_iter().flatten() {
-            self.judge(flow, &packet, way, opening.now);
-        }
-        if wire.stack() == Stack::Quic && opening.workload.is_some() {
-            // So that the law does not take one request's connection for the next one's.
-            for (down, way) in [(false, Way::Back), (true, Way::Forward)] {
-                let initial = headers::initial(&wire, down);
-                let parsed = parse_cut(initial.bytes(), initial.length, Start::Ethernet);
-                self.judge(flow, &parsed, way, opening.now);
-            }
-        }
+        self.judge.opening(opening, &wire, &mut self.recorder);
         if let Some(tap) = &mut self.tap {
             tap.opens(opening, delays, &wire);
         }
     }
 
     fn watches_headers(&self) -> bool {
-        self.tap.is_some() || self.reads_sack
+        self.tap.is_some() || self.judge.watches_headers()
     }
 
     fn watches_return(&self) -> bool {
@@ -216,12 +165,10 @@ impl Observer for Watcher {
     }
 
     fn returning(&mut self, carried: &Carried, now: Time) {
-        let wire = self.flows[carried.flow.0 as usize].wire;
+        let wire = &self.flows[carried.flow.0 as usize].wire;
         if let Some(tap) = &mut self.tap {
-            tap.returning(self.queues[carried.link.index()].link, carried, now, &wire);
+            tap.returning(self.queues[carried.link.index()].link, carried, now, wire);
         }
-        if carried.link == self.bottleneck {
-            self.judge(carried.flow, &wire.packet(carried), carried.way, now);
-        }
+        self.judge.returning(carried, wire, now, &mut self.recorder);
     }
 }

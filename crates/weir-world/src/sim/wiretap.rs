@@ -1,22 +1,18 @@
 //! Writes packets down as they pass: a capture and a trace. Time is virtual, so nothing is lost to a slow disk.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 
 use weir_core::{Duration, Ecn, Event, EventKind, MarkReason, Packet, Time};
+use weir_sim::headers::{Frames, Headers, LONGEST, Wire};
 use weir_sim::{Carried, Opening, Way};
 
-use super::headers::{self, Headers, LONGEST, Quic, Tcp, TcpEcn};
 use super::trace::{self, Trace};
-use super::wire::Wire;
 use crate::capture::INTERFACES;
 use crate::run::{RunError, RunOptions};
 use weir_report::output::{Part, Target};
 use weir_report::pcapng::{LINK_ETHERNET, PcapngError, PcapngWriter};
-use weir_testbed::traffic::Stack;
 
-/// Bytes in front of QUIC's.
-const UP_TO_UDP: u32 = 14 + 20 + 8;
 /// The link that is captured.
 const BOTTLENECK: usize = 0;
 /// The interface towards the client, and the one towards the server.
@@ -27,28 +23,15 @@ fn interface(down: bool) -> u32 {
     if down { DOWN } else { UP }
 }
 
-/// What a connection is on the wire.
-#[derive(Clone, Copy, Debug, Default)]
-struct Connection {
-    ecn: TcpEcn,
-    /// The first sequence number of the end that asks; it counts connections on the same ports.
-    client: u32,
-    /// When the handshake's last packet was sent: what the first data echoes.
-    opened: Time,
-}
-
 /// Where packets are written down.
 pub(super) struct Wiretap {
     pcap: Option<(Target, PcapngWriter<Part>)>,
     trace: Option<(Target, Trace)>,
-    connections: Vec<Connection>,
+    frames: Frames,
     /// What is in the packets that are queued, and why they were marked. A packet has another number in each queue.
     inside: HashMap<u64, (Carried, Option<MarkReason>)>,
     /// What has left a link, or passed one, last.
     departed: Option<(usize, Option<Packet>, Carried)>,
-    /// Packets that open connections, still to come, in the order of their times.
-    opening: BTreeMap<(Time, u64), (u32, Headers)>,
-    asked: u64,
     /// The first failure; nothing is written after it.
     failed: Option<RunError>,
 }
@@ -61,58 +44,21 @@ impl Wiretap {
         Ok((pcap.is_some() || trace.is_some()).then(|| Self {
             pcap,
             trace,
-            connections: Vec::new(),
+            frames: Frames::default(),
             inside: HashMap::new(),
             departed: None,
-            opening: BTreeMap::new(),
-            asked: 0,
             failed: None,
         }))
     }
 
     /// A connection over the bottleneck opens. Its handshake is not queued, but stands in the capture at the times that it
     /// would have. Links on its path delay it by so much before the bottleneck and behind it.
-    pub(super) fn opens(&mut self, opening: &Opening, [before, behind]: [Duration; 2], wire: &Wire) {
-        let index = opening.flow.0 as usize;
-        if index >= self.connections.len() {
-            self.connections.resize(index + 1, Connection::default());
-        }
-        let connection = &mut self.connections[index];
-        connection.ecn = opening.ecn.into();
-        connection.client = connection.client.wrapping_add(1);
-        let Connection { ecn, client, .. } = *connection;
-        let rtt = opening.around + opening.behind;
-        let around = opening.around + before * 2;
-        let asks = wire.asks_down();
-        // Of the bottleneck: when it has the first data, and how far it is from there to the end that sends it and back.
-        let (data, turn) =
-            if asks { (opening.data + behind, rtt - around) } else { (opening.data + before, around) };
-        let times = [turn + rtt, rtt, turn].map(|back| (data - back).max(opening.now));
-        connection.opened = times[2];
-        let ways = [asks, !asks, asks];
-        let packets = match wire.stack() {
-            Stack::Udp => return,
-            Stack::Quic => ways.map(|down| headers::initial(wire, down)),
-            Stack::Tcp => {
-                let [syn, answer, done] = Tcp::handshake([client, opening.offset as u32], ecn, times);
-                [(syn, asks), (answer, !asks), (done, asks)]
-                    .map(|(packet, down)| headers::tcp(wire, down, Ecn::NotEct, &packet, 0))
-            }
-        };
-        for ((time, packet), down) in times.into_iter().zip(packets).zip(ways) {
-            self.asked += 1;
-            self.opening.insert((time, self.asked), (interface(down), packet));
-        }
+    pub(super) fn opens(&mut self, opening: &Opening, delays: [Duration; 2], wire: &Wire) {
+        self.frames.opens(opening, delays, wire);
     }
 
     pub(super) fn arriving(&mut self, packet: &Packet, carried: &Carried) {
-        let mut carried = *carried;
-        if let Some(connection) = self.connections.get(packet.flow.0 as usize)
-            && carried.sent >= connection.opened
-        {
-            carried.echoed = carried.echoed.max(connection.opened);
-        }
-        self.inside.insert(packet.id, (carried, None));
+        self.inside.insert(packet.id, (self.frames.arriving(carried), None));
     }
 
     /// Something happened in a queue.
@@ -162,28 +108,11 @@ impl Wiretap {
         if self.pcap.is_none() || link != BOTTLENECK {
             return;
         }
-        let down = carried.way == Way::Forward;
-        let headers = match wire.stack() {
-            Stack::Tcp => {
-                let Connection { ecn, client, .. } =
-                    self.connections.get(carried.flow.0 as usize).copied().unwrap_or_default();
-                // The first byte of an end's stream follows its SYN.
-                let number = |first: u32, offset: u64| first.wrapping_add(offset as u32).wrapping_add(1);
-                let [own, other] = if down == wire.asks_down() { [client, 0] } else { [0, client] };
-                let numbers = [number(own, carried.offset), number(other, carried.acknowledged)];
-                let blocks = carried.blocks.map(|(from, to)| {
-                    if from < to { (number(other, from), number(other, to)) } else { (0, 0) }
-                });
-                let packet = Tcp::open(numbers, ecn, carried, blocks);
-                headers::tcp(wire, down, codepoint, &packet, carried.payload)
-            }
-            Stack::Quic => {
-                let short = Quic::Short { spin: carried.spin };
-                headers::quic(wire, down, codepoint, short, wire.frame_bytes(carried) - UP_TO_UDP)
-            }
-            Stack::Udp => headers::udp(wire, down, codepoint, carried.payload),
-        };
-        self.write(interface(down), now, &headers, why.map(trace::mark_reason));
+        let headers = self.frames.packet(carried, codepoint, wire);
+        while let Some((time, down, packet)) = self.frames.handshake(now) {
+            self.put(interface(down), time, &packet, None);
+        }
+        self.put(interface(carried.way == Way::Forward), now, &headers, why.map(trace::mark_reason));
     }
 
     /// Completes the files.
@@ -215,22 +144,11 @@ impl Wiretap {
         }
     }
 
-    /// Writes what opened connections until now, and a packet.
-    fn write(&mut self, interface: u32, now: Time, headers: &Headers, comment: Option<&str>) {
-        while let Some(first) = self.opening.first_entry()
-            && first.key().0 <= now
-        {
-            let ((time, _), (side, packet)) = first.remove_entry();
-            self.put(side, time, &packet, None);
-        }
-        self.put(interface, now, headers, comment);
-    }
-
     fn put(&mut self, interface: u32, time: Time, headers: &Headers, comment: Option<&str>) {
         if let Some((target, writer)) = &mut self.pcap
             && self.failed.is_none()
             && let Err(source) =
-                writer.packet(interface, time.as_nanos(), headers.length, headers.bytes(), comment)
+                writer.packet(interface, time.as_nanos(), headers.length(), headers.bytes(), comment)
         {
             self.failed = Some(failure(target, source));
         }

@@ -1,17 +1,19 @@
-//! The headers that a simulated packet would have: just enough for the law's parser, which reads frames.
+//! The addresses of a flow, and its packets as the law's parser would read them: it reads frames, so just enough of one is
+//! written for it.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use weir_core::Ecn;
 use weir_law::{ParsedPacket, Start, parse_cut};
-use weir_sim::{Carried, Way};
 
-use weir_testbed::traffic::Stack;
+use crate::observer::{Carried, Way};
 
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const TCP: usize = 32;
 const UDP: usize = 8;
-pub(super) const SERVER: [u8; 4] = [10, 0, 0, 1];
-pub(super) const CLIENT: [u8; 4] = [10, 0, 1, 1];
+pub(crate) const SERVER: [u8; 4] = [10, 0, 0, 1];
+pub(crate) const CLIENT: [u8; 4] = [10, 0, 1, 1];
 const CLIENT_PORT: u16 = 40_000;
 const ACK: u8 = 0x10;
 const SYN: u8 = 0x02;
@@ -19,10 +21,22 @@ const SYN: u8 = 0x02;
 const NOP: u8 = 1;
 const SACK: u8 = 5;
 
-/// Headers of one flow's packets.
+/// The transport protocol of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// QUIC, of which an observer sees ports, the kind of header and the spin bit.
+    Quic,
+    /// UDP without feedback.
+    Udp,
+}
+
+/// What all packets of one flow have in their headers: IPv4 from 10.0.0.1, the server, to 10.0.1.1, the client, and ports
+/// that tell it apart.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wire {
-    stack: Stack,
+pub struct Wire {
+    transport: Transport,
     /// Data goes from the client to the server.
     up: bool,
     /// Of the end that sends the data, and of the other one.
@@ -30,40 +44,48 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Of a flow that is told apart by the port of the end that sends the data. The other ends count up from a port of their
-    /// own.
-    pub(crate) fn new(stack: Stack, up: bool, port: u16, index: usize) -> Self {
-        Self { stack, up, ports: [port, CLIENT_PORT.wrapping_add(index as u16)] }
+    /// Of a flow whose data goes from the client to the server if it is `up`. `port` is that of the end that sends the
+    /// data; that of the other end is 40000 and `index`, modulo 2^16.
+    pub fn new(transport: Transport, up: bool, port: u16, index: usize) -> Self {
+        Self { transport, up, ports: [port, CLIENT_PORT.wrapping_add(index as u16)] }
     }
 
-    pub(super) fn stack(&self) -> Stack {
-        self.stack
+    /// The transport protocol.
+    pub fn transport(&self) -> Transport {
+        self.transport
     }
 
-    /// Which way the end that asks for data sends: down if the data goes up.
-    pub(super) fn asks_down(&self) -> bool {
+    /// Source and destination of a packet that goes down, from the server to the client, or up.
+    pub fn ends(&self, down: bool) -> [SocketAddrV4; 2] {
+        let addresses = if down { [SERVER, CLIENT] } else { [CLIENT, SERVER] };
+        let ports = self.ports(down);
+        [0, 1].map(|end| SocketAddrV4::new(Ipv4Addr::from(addresses[end]), ports[end]))
+    }
+
+    /// Whether the end that asks for data sends down: it does if the data goes up.
+    pub fn asks_down(&self) -> bool {
         self.up
     }
 
     /// The port of the end that asks for data.
-    pub(super) fn client_port(&self) -> u16 {
+    pub(crate) fn client_port(&self) -> u16 {
         self.ports[1]
     }
 
     /// The ports of a packet's source and destination.
-    pub(super) fn ports(&self, down: bool) -> [u16; 2] {
+    pub(crate) fn ports(&self, down: bool) -> [u16; 2] {
         let [data, other] = self.ports;
         if down != self.up { [data, other] } else { [other, data] }
     }
 
     /// Bytes of a packet's frame: a super-packet counts on the wire with the headers of all its segments, but has them once.
-    pub(super) fn frame_bytes(&self, carried: &Carried) -> u32 {
-        let header = ETHERNET + IPV4 + if self.stack == Stack::Tcp { TCP } else { UDP };
+    pub fn frame_bytes(&self, carried: &Carried) -> u32 {
+        let header = ETHERNET + IPV4 + if self.transport == Transport::Tcp { TCP } else { UDP };
         carried.wire_bytes - (u32::from(carried.segments) - 1) * header as u32
     }
 
-    /// A packet as it passes a link.
-    pub(crate) fn packet(&self, carried: &Carried) -> ParsedPacket {
+    /// A packet as it passes a link. Of SACK blocks it has the one that the law looks at.
+    pub fn packet(&self, carried: &Carried) -> ParsedPacket {
         // TCP's first byte of data is 1.
         let number = |offset: u64| (offset as u32).wrapping_add(1);
         let numbers = [number(carried.offset), number(carried.acknowledged)];
@@ -74,13 +96,14 @@ impl Wire {
     }
 
     /// The packets with which a connection of TCP begins: that of the end that asks for data, and the answer; and which way
-    /// they go. `first` is the number before the first byte of data.
-    pub(crate) fn handshake(&self, first: u32) -> Option<[(Way, ParsedPacket); 2]> {
+    /// they go. `first` is the sequence number before that of the first byte of data. `None` of other transports.
+    pub fn handshake(&self, first: u32) -> Option<[(Way, ParsedPacket); 2]> {
         let bytes = (ETHERNET + IPV4 + TCP) as u32;
         let (asks, answers) = if self.up { (Way::Forward, Way::Back) } else { (Way::Back, Way::Forward) };
         let frame =
             |way, numbers, flags| (way, self.frame(way, numbers, flags, None, false, Ecn::NotEct, bytes));
-        (self.stack == Stack::Tcp).then(|| [frame(asks, [0, 0], SYN), frame(answers, [first, 1], SYN | ACK)])
+        (self.transport == Transport::Tcp)
+            .then(|| [frame(asks, [0, 0], SYN), frame(answers, [first, 1], SYN | ACK)])
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of a header")]
@@ -103,7 +126,7 @@ impl Wire {
         let length = (wire_bytes as u16).saturating_sub(ETHERNET as u16);
         ip[2..4].copy_from_slice(&length.to_be_bytes());
         ip[8] = 64;
-        ip[9] = if self.stack == Stack::Tcp { 6 } else { 17 };
+        ip[9] = if self.transport == Transport::Tcp { 6 } else { 17 };
         let (from, to) = if down { (SERVER, CLIENT) } else { (CLIENT, SERVER) };
         ip[12..16].copy_from_slice(&from);
         ip[16..20].copy_from_slice(&to);
@@ -111,8 +134,8 @@ impl Wire {
         let l4 = &mut ip[IPV4..];
         l4[0..2].copy_from_slice(&ports[0].to_be_bytes());
         l4[2..4].copy_from_slice(&ports[1].to_be_bytes());
-        let used = match self.stack {
-            Stack::Tcp => {
+        let used = match self.transport {
+            Transport::Tcp => {
                 l4[4..8].copy_from_slice(&seq.to_be_bytes());
                 l4[8..12].copy_from_slice(&ack.to_be_bytes());
                 l4[12] = ((TCP / 4) as u8) << 4;
@@ -126,9 +149,9 @@ impl Wire {
                 }
                 TCP
             }
-            Stack::Quic | Stack::Udp => {
+            Transport::Quic | Transport::Udp => {
                 l4[4..6].copy_from_slice(&length.saturating_sub(IPV4 as u16).to_be_bytes());
-                if self.stack == Stack::Quic {
+                if self.transport == Transport::Quic {
                     l4[UDP] = 0x40 | u8::from(spin) << 5;
                 }
                 UDP + 1
@@ -142,9 +165,9 @@ impl Wire {
 mod tests {
     use weir_core::Ecn;
     use weir_law::Kind;
-    use weir_sim::{Carried, Way};
 
-    use super::{Stack, Wire};
+    use super::{Transport, Wire};
+    use crate::observer::{Carried, Way};
 
     #[test]
     fn the_parser_reads_what_was_written() {
@@ -173,7 +196,7 @@ mod tests {
                 (true, Way::Forward) => Carried { way: Way::Back, ..carried },
                 (true, Way::Back) => Carried { way: Way::Forward, ..carried },
             };
-            let tcp = Wire::new(Stack::Tcp, up, 20_000, 3);
+            let tcp = Wire::new(Transport::Tcp, up, 20_000, 3);
             let first = tcp.packet(&turn(data));
             assert_eq!((first.kind(), first.ecn(), first.payload_bytes().0), (Kind::Tcp, Ecn::Ect0, 1448));
             assert_eq!(first.tcp().map(|tcp| (tcp.seq, tcp.ack)), Some((1449, 1)));
@@ -190,11 +213,11 @@ mod tests {
             assert!(syn.tcp().unwrap().syn() && !syn.tcp().unwrap().has_ack());
             assert!(both.tcp().unwrap().syn() && both.tcp().unwrap().has_ack());
             assert_eq!((asks, answers), (turn(answer).way, turn(data).way));
-            let quic = Wire::new(Stack::Quic, up, 20_000, 3);
+            let quic = Wire::new(Transport::Quic, up, 20_000, 3);
             let packet = quic.packet(&turn(Carried { wire_bytes: 1494, ..data }));
             assert_eq!(packet.kind(), Kind::Quic);
             assert_eq!(packet.quic().and_then(|quic| quic.spin), Some(true));
-            assert_eq!(Wire::new(Stack::Udp, up, 20_000, 3).packet(&turn(data)).kind(), Kind::Udp);
+            assert_eq!(Wire::new(Transport::Udp, up, 20_000, 3).packet(&turn(data)).kind(), Kind::Udp);
         }
     }
 }

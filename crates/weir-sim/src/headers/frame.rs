@@ -1,15 +1,14 @@
-//! The bytes of a simulated packet's headers, for captures: Ethernet, IPv4 with its checksum, and TCP with time stamps, SACK
-//! and ECN, UDP, or what QUIC shows without keys. Checksums are those of a payload of zeros.
+//! The bytes of a packet's headers: Ethernet, IPv4 with its checksum, and TCP with time stamps, SACK and ECN, UDP, or what
+//! QUIC shows without keys. Checksums are those of a payload of zeros.
 
 use weir_cc::EcnUse;
 use weir_core::{Ecn, Time};
-use weir_sim::Carried;
 
-use super::wire::{CLIENT, SERVER, Wire};
-use weir_testbed::traffic::Stack;
+use super::wire::{CLIENT, SERVER, Transport, Wire};
+use crate::observer::Carried;
 
-/// The longest: TCP with 40 bytes of options.
-pub(super) const LONGEST: usize = ETHERNET + IPV4 + 60;
+/// Bytes of the longest [`Headers`]: TCP with 40 bytes of options.
+pub const LONGEST: usize = ETHERNET + IPV4 + 60;
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const UDP: usize = 8;
@@ -25,16 +24,22 @@ const AE: u16 = 0x100;
 /// What a counter of accurate ECN begins with (RFC 9768 section 3.2.1).
 const FIRST_COUNT: u64 = 5;
 
-/// A packet's headers and how long it is with its payload.
+/// A packet's headers, and how long it is with its payload.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Headers {
+pub struct Headers {
     bytes: [u8; LONGEST],
     kept: usize,
     pub(super) length: u32,
 }
 
 impl Headers {
-    pub(super) fn bytes(&self) -> &[u8] {
+    /// Bytes of the whole frame, payload included, without checksum. Of a super-packet more than 65535.
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+
+    /// The headers, from Ethernet's on.
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.kept]
     }
 }
@@ -193,7 +198,7 @@ pub(super) fn quic(wire: &Wire, down: bool, ecn: Ecn, quic: Quic, payload: u32) 
 }
 
 /// A packet that opens a connection of QUIC.
-pub(super) fn initial(wire: &Wire, down: bool) -> Headers {
+pub(crate) fn initial(wire: &Wire, down: bool) -> Headers {
     quic(wire, down, Ecn::NotEct, Quic::Initial, QUIC_INITIAL)
 }
 
@@ -218,7 +223,7 @@ fn packet(wire: &Wire, down: bool, ecn: Ecn, checksum: usize, header: &mut [u8],
     bytes[6..12].copy_from_slice(&[2, 0, from[0], from[1], from[2], from[3]]);
     bytes[12] = 0x08;
     let length = (IPV4 + header.len()) as u32 + payload;
-    let protocol = if wire.stack() == Stack::Tcp { 6 } else { 17 };
+    let protocol = if wire.transport() == Transport::Tcp { 6 } else { 17 };
     let ip = &mut bytes[ETHERNET..ETHERNET + IPV4];
     ip[0] = 0x45;
     ip[1] = ecn.bits();
@@ -261,10 +266,9 @@ fn internet_checksum(bytes: &[u8], start: u32) -> u16 {
 mod tests {
     use weir_core::{Duration, Ecn, Time};
     use weir_law::{Kind, Start, parse_cut};
-    use weir_sim::Carried;
 
-    use super::{ETHERNET, IPV4, Quic, Tcp, TcpEcn, Wire, initial, internet_sum, quic, tcp, udp};
-    use weir_testbed::traffic::Stack;
+    use super::{ETHERNET, IPV4, Quic, Tcp, TcpEcn, Transport, Wire, initial, internet_sum, quic, tcp, udp};
+    use crate::observer::Carried;
 
     /// The ones' complement sum over a segment and its pseudo-header, which is -0 where the checksum is right.
     fn sums_up(bytes: &[u8], protocol: u8) -> bool {
@@ -277,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_parser_reads_tcp_with_its_options() {
-        let wire = Wire::new(Stack::Tcp, false, 20_000, 0);
+        let wire = Wire::new(Transport::Tcp, false, 20_000, 0);
         let at = |ms| Time::ZERO + Duration::from_millis(ms);
         let blocks = [(5000, 6000), (7000, 8000), (0, 0)];
         let carried = Carried { marks: 9, sent: at(17), echoed: at(15), ..Carried::default() };
@@ -306,7 +310,7 @@ mod tests {
 
     #[test]
     fn the_parser_reads_quic_and_datagrams() {
-        let wire = Wire::new(Stack::Quic, false, 20_000, 0);
+        let wire = Wire::new(Transport::Quic, false, 20_000, 0);
         let initial = initial(&wire, false);
         let parsed = parse_cut(initial.bytes(), initial.length, Start::Ethernet);
         assert!(sums_up(initial.bytes(), 17));
@@ -315,7 +319,7 @@ mod tests {
         let short = quic(&wire, true, Ecn::Ce, Quic::Short { spin: true }, 1452);
         let parsed = parse_cut(short.bytes(), short.length, Start::Ethernet);
         assert_eq!((parsed.quic().unwrap().spin, parsed.payload_bytes().0), (Some(true), 1452));
-        let wire = Wire::new(Stack::Udp, false, 20_000, 0);
+        let wire = Wire::new(Transport::Udp, false, 20_000, 0);
         let datagram = udp(&wire, true, Ecn::NotEct, 1472);
         assert!(sums_up(datagram.bytes(), 17));
         let parsed = parse_cut(datagram.bytes(), datagram.length, Start::Ethernet);
