@@ -11,7 +11,7 @@ RULES ?= $(PREFIX)/lib/udev/rules.d
 # Of each fuzz target.
 SECONDS ?= 600
 
-.PHONY: all build setup demo test test-vm lint fuzz prove install uninstall clean
+.PHONY: all build setup demo test test-router test-vm lint fuzz prove install uninstall clean
 
 all: build
 
@@ -26,6 +26,10 @@ demo: build
 
 test: setup
 	$(CARGO) test --workspace --locked --no-fail-fast
+
+# The command as a router needs it, without the feature `lab` (docs/house.md).
+test-router: setup
+	$(CARGO) test -p weir --no-default-features --locked --test forms
 
 # Tests inside other kernels; KERNELS="6.1 7.2" and TESTS="weir-kernel/kernel_signals weir/up" choose them. This downloads some
 # 100 MB. The executable is the one that the tests use.

@@ -3,22 +3,16 @@
 mod output;
 mod plain;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::mem::MaybeUninit;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
-use plain::{plain, plain_json};
+pub(crate) use plain::plain;
+use plain::plain_json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use weir_study::batch::{BatchProgress, UNFINISHED};
-use weir_world::vm::{PROGRESS_LINES, progress_line};
 
-/// The result is doubtful.
-pub(crate) const DOUBTFUL: u8 = 3;
 /// Ended by a signal, as shells number it for SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -153,75 +147,6 @@ fn is_ignored(signal: libc::c_int) -> bool {
 /// Whether Ctrl-C was pressed, or another of these signals came.
 pub(crate) fn is_stopped(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
-}
-
-/// A name as a folder's. It stays where it is put: no separator, and no dot in front.
-pub(crate) fn folder_name(name: &str) -> String {
-    let named: String = name.chars().map(|c| if c.is_alphanumeric() || c == '.' { c } else { '-' }).collect();
-    if named.starts_with('.') { format!("-{named}") } else { named }
-}
-
-/// A progress bar with the time left; nothing where standard error is not a terminal. Lines that a program can read where
-/// one asks for them, as a micro-VM's host does.
-pub(crate) struct Progress {
-    bar: ProgressBar,
-    lines: bool,
-}
-
-impl Progress {
-    /// A bar for work called `name`.
-    pub(crate) fn new(name: &str) -> Self {
-        let bar = if io::stderr().is_terminal() { ProgressBar::new(1000) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3}%  {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_prefix(plain(name).into_owned());
-        Self { bar, lines: std::env::var_os(PROGRESS_LINES).is_some() }
-    }
-
-    /// Shows how far the work is, 0 to 1, and how long it will still take.
-    pub(crate) fn show(&self, done: f64, left: Option<Duration>, note: &str) {
-        let permille = (done.clamp(0.0, 1.0) * 1000.0) as u64;
-        if self.lines && permille != self.bar.position() {
-            speak(&progress_line(done, left));
-        }
-        self.bar.set_position(permille);
-        let left = left.map(|left| format!("{} s left", left.as_secs())).unwrap_or_default();
-        self.bar.set_message(if note.is_empty() { left } else { format!("{left}  {}", plain(note)) });
-    }
-}
-
-impl Progress {
-    /// Shows how far a batch of runs is.
-    pub(crate) fn show_runs(&self, now: &BatchProgress) {
-        let note = format!("{}/{} runs; {}", now.done, now.total, now.last);
-        self.show(now.done as f64 / now.total as f64, now.left, &note);
-    }
-}
-
-/// Tells what a reader must know of a batch whose files are in `out`, and how it ended.
-pub(crate) fn batch_end(out: &Path, continued: usize, warnings: &[String], stop: &AtomicBool) -> ExitCode {
-    if continued > 0 {
-        say!("weir: {continued} runs are those of an earlier command that was not finished");
-    }
-    for warning in warnings {
-        say!("weir: warning: {warning}");
-    }
-    let list = out.join(UNFINISHED);
-    if list.exists() {
-        let what = "runs are missing; the same command makes those, or all again without";
-        say!("weir: {what} {}", list.display());
-    }
-    match (is_stopped(stop), warnings.is_empty()) {
-        (true, _) => ExitCode::from(INTERRUPTED),
-        (false, true) => ExitCode::SUCCESS,
-        (false, false) => ExitCode::from(DOUBTFUL),
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use weir_vm::fetch::{self, Fetch};
 use weir_vm::{Cache, Guest, Kernel, SERIES, Stream, VmError};
 
+use super::progress::Progress;
 use crate::cli::{VmClock, VmCommand, VmFetchArgs, VmRunArgs};
 use crate::talk;
 
@@ -43,7 +44,7 @@ fn fetch(args: &VmFetchArgs) -> anyhow::Result<ExitCode> {
     };
     for series in &wanted {
         let before = cache.kernel(series).is_ok();
-        let progress = talk::Progress::new(series);
+        let progress = Progress::new(series);
         let kernel = fetch::fetch(
             &cache,
             series,
@@ -189,12 +190,12 @@ mod tests {
     use clap::Parser;
 
     use super::{first_program, place, script};
-    use crate::cli::{Cli, Command, VmClock, VmCommand, VmRunArgs};
+    use crate::cli::{Cli, Command, LabCommand, VmClock, VmCommand, VmRunArgs};
 
     fn parsed(words: &[&str]) -> VmRunArgs {
         let words = ["weir", "vm", "run"].iter().chain(words);
         match Cli::try_parse_from(words).unwrap().command {
-            Command::Vm(VmCommand::Run(args)) => args,
+            Command::Lab(LabCommand::Vm(VmCommand::Run(args))) => args,
             other => panic!("{other:?}"),
         }
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use weir_bench::{Bench, Line, law, link, sim};
 use weir_core::Duration;
 
+use super::progress::Progress;
 use crate::cli::{BenchArgs, BenchCommand};
 use crate::talk;
 
@@ -33,7 +34,7 @@ where
     Error: std::error::Error + Send + Sync + 'static,
 {
     let stop = talk::stop_flag()?;
-    let progress = talk::Progress::new(name);
+    let progress = Progress::new(name);
     let bench = bench(Duration::from_secs(args.seconds.max(1)), &stop, &|done, total, next| {
         progress.show(done as f64 / total as f64, None, next);
     })

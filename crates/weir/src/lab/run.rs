@@ -12,6 +12,8 @@ use weir_report::summary;
 use weir_scenario::Scenario;
 use weir_world::{self as world, RunOptions};
 
+use super::progress::{self, DOUBTFUL, Progress};
+use super::rates;
 use crate::cli::{Io, RunArgs, World};
 use crate::talk;
 
@@ -52,7 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     Ok(if talk::is_stopped(&stop) {
         ExitCode::from(talk::INTERRUPTED)
     } else if doubtful {
-        ExitCode::from(talk::DOUBTFUL)
+        ExitCode::from(DOUBTFUL)
     } else {
         ExitCode::SUCCESS
     })
@@ -71,7 +73,7 @@ fn load(args: &RunArgs) -> anyhow::Result<Vec<Scenario>> {
             },
             |scenario| world::check(scenario, args.place.world.into(), args.large),
         )?;
-        crate::rates::warn_of_scenario(path);
+        rates::warn_of_scenario(path);
         anyhow::ensure!(
             scenarios.iter().all(|other: &Scenario| folder_name(other) != folder_name(&scenario)),
             "{}: another scenario is called '{}' too; give one of them another name",
@@ -89,7 +91,7 @@ fn run_one(
     folder: &Path,
     stop: &std::sync::atomic::AtomicBool,
 ) -> anyhow::Result<RunResult> {
-    let progress = talk::Progress::new(&scenario.name);
+    let progress = Progress::new(&scenario.name);
     let mut folder = Folder::new(folder);
     let options = RunOptions {
         world: args.place.world.into(),
@@ -136,5 +138,5 @@ fn folder(args: &RunArgs, scenarios: &[Scenario], scenario: &Scenario) -> PathBu
 
 /// A scenario's name as a folder's.
 fn folder_name(scenario: &Scenario) -> String {
-    talk::folder_name(&scenario.name)
+    progress::folder_name(&scenario.name)
 }

@@ -7,6 +7,7 @@ use weir_study::batch::BatchOptions;
 use weir_study::figure::{self, Plan};
 use weir_world::RunOptions;
 
+use super::progress::{Progress, batch_end};
 use crate::cli::FigureRunArgs;
 use crate::talk;
 
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from("results").join(args.id.replace('/', "-")));
     weir_report::output::check_writable(&out)?;
     let stop = talk::stop_flag()?;
-    let progress = talk::Progress::new(&args.id);
+    let progress = Progress::new(&args.id);
     let options = BatchOptions {
         out: out.clone(),
         jobs: args.jobs,
@@ -71,5 +72,5 @@ pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
         }
         talk::print(&format!("Plot and tables: {}", out.join("figure.html").display()))?;
     }
-    Ok(talk::batch_end(&out, result.continued, &result.warnings, &stop))
+    Ok(batch_end(&out, result.continued, &result.warnings, &stop))
 }

@@ -7,6 +7,7 @@ use weir_study::batch::BatchOptions;
 use weir_study::suite::{self, Plan};
 use weir_world::RunOptions;
 
+use super::progress::{Progress, batch_end};
 use crate::cli::SuiteRunArgs;
 use crate::talk;
 
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &SuiteRunArgs) -> anyhow::Result<ExitCode> {
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from("results").join(&suite.id));
     weir_report::output::check_writable(&out)?;
     let stop = talk::stop_flag()?;
-    let progress = talk::Progress::new(&suite.id);
+    let progress = Progress::new(&suite.id);
     let options = BatchOptions {
         out: out.clone(),
         jobs: args.jobs,
@@ -62,5 +63,5 @@ pub(crate) fn run(args: &SuiteRunArgs) -> anyhow::Result<ExitCode> {
         talk::print(&result.table)?;
         talk::print(&format!("Plots and tables: {}", out.join("suite.html").display()))?;
     }
-    Ok(talk::batch_end(&out, result.continued, &result.warnings, &stop))
+    Ok(batch_end(&out, result.continued, &result.warnings, &stop))
 }

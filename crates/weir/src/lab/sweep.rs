@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use weir_study::sweep::{self, Summary, Sweep, SweepMeta, SweepOptions, SweptKey};
 
+use super::progress::{DOUBTFUL, Progress, folder_name};
 use crate::cli::SweepArgs;
 use crate::talk;
 
@@ -15,12 +16,12 @@ const TOLD: usize = 10;
 /// Runs a sweep, or says what it would run.
 pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     let sweep = Sweep::load(&args.file, args.max_cells, args.large)?;
-    let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(talk::folder_name(sweep.name())));
+    let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(folder_name(sweep.name())));
     if args.dry_run {
         return dry_run(&sweep, &out, args.json);
     }
     let stop = talk::stop_flag()?;
-    let progress = talk::Progress::new(sweep.name());
+    let progress = Progress::new(sweep.name());
     let options = SweepOptions {
         out: out.clone(),
         jobs: args.jobs.map(|jobs| jobs as usize),
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     } else if !meta.failed_cells.is_empty() {
         ExitCode::FAILURE
     } else if meta.doubtful_cells > 0 {
-        ExitCode::from(talk::DOUBTFUL)
+        ExitCode::from(DOUBTFUL)
     } else {
         ExitCode::SUCCESS
     })

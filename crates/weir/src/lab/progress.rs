@@ -1,0 +1,85 @@
+//! How far runs are, and how they ended.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use weir_study::batch::{BatchProgress, UNFINISHED};
+use weir_world::vm::{PROGRESS_LINES, progress_line};
+
+use crate::talk::{self, plain};
+
+/// The exit code of a result that is doubtful.
+pub(super) const DOUBTFUL: u8 = 3;
+
+/// A name as a folder's. It stays where it is put: no separator, and no dot in front.
+pub(super) fn folder_name(name: &str) -> String {
+    let named: String = name.chars().map(|c| if c.is_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    if named.starts_with('.') { format!("-{named}") } else { named }
+}
+
+/// A progress bar with the time left; nothing where standard error is not a terminal. Lines that a program can read where
+/// one asks for them, as a micro-VM's host does.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    lines: bool,
+}
+
+impl Progress {
+    /// A bar for work called `name`.
+    pub(super) fn new(name: &str) -> Self {
+        let bar = if io::stderr().is_terminal() { ProgressBar::new(1000) } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3}%  {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_prefix(plain(name).into_owned());
+        Self { bar, lines: std::env::var_os(PROGRESS_LINES).is_some() }
+    }
+
+    /// Shows how far the work is, 0 to 1, and how long it will still take.
+    pub(super) fn show(&self, done: f64, left: Option<Duration>, note: &str) {
+        let permille = (done.clamp(0.0, 1.0) * 1000.0) as u64;
+        if self.lines && permille != self.bar.position() {
+            talk::speak(&progress_line(done, left));
+        }
+        self.bar.set_position(permille);
+        let left = left.map(|left| format!("{} s left", left.as_secs())).unwrap_or_default();
+        self.bar.set_message(if note.is_empty() { left } else { format!("{left}  {}", plain(note)) });
+    }
+}
+
+impl Progress {
+    /// Shows how far a batch of runs is.
+    pub(super) fn show_runs(&self, now: &BatchProgress) {
+        let note = format!("{}/{} runs; {}", now.done, now.total, now.last);
+        self.show(now.done as f64 / now.total as f64, now.left, &note);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Tells what a reader must know of a batch whose files are in `out`, and how it ended.
+pub(super) fn batch_end(out: &Path, continued: usize, warnings: &[String], stop: &AtomicBool) -> ExitCode {
+    if continued > 0 {
+        talk::say!("weir: {continued} runs are those of an earlier command that was not finished");
+    }
+    for warning in warnings {
+        talk::say!("weir: warning: {warning}");
+    }
+    let list = out.join(UNFINISHED);
+    if list.exists() {
+        let what = "runs are missing; the same command makes those, or all again without";
+        talk::say!("weir: {what} {}", list.display());
+    }
+    match (talk::is_stopped(stop), warnings.is_empty()) {
+        (true, _) => ExitCode::from(talk::INTERRUPTED),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::from(DOUBTFUL),
+    }
+}
