@@ -3,6 +3,8 @@
 //! `WEIR_LAW_CFLAGS`, flags apart by spaces, are for clang, which then compiles them: `tools/fuzz.sh` asks with these for
 //! coverage counters and sanitizers, of this code alone and not of the C in other crates.
 
+#![allow(clippy::disallowed_methods, reason = "a build script reads files and the environment")]
+
 fn main() {
     println!("cargo::rerun-if-changed=src/native.c");
     // Whichever of them the law is spread over.

@@ -10,6 +10,8 @@
 //!
 //! To add a controller: one file, and one line in [`catalog`]; from another crate, [`catalog::register`].
 
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod catalog;
 
 mod ack;

@@ -4,6 +4,8 @@
 //! Nothing here does I/O or reads a clock. Time, randomness and packets are passed in and decisions are handed back;
 //! that is why one queue discipline serves a real link, user space and virtual time.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 mod audit;
 mod ecn;
 mod event;

@@ -10,6 +10,8 @@
 //! who have no queue, such as a reader of captures. [`LawSink`] hears of cycles, assessments and queue changes. Nothing
 //! here does I/O, reads a clock or allocates per packet.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 mod events;
 mod ffi;
 mod flow;

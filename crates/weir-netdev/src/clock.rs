@@ -25,6 +25,7 @@ pub fn monotonic() -> Time {
 
 impl Clock {
     /// A clock that is zero at `start`. `Instant` is CLOCK_MONOTONIC on Linux, so both count the same nanoseconds.
+    #[allow(clippy::disallowed_methods, reason = "the clock's own start is read")]
     pub fn starting(start: Instant) -> Self {
         // The shorter of a few readings brackets the pair of clock reads best.
         let origin = (0..8)

@@ -4,6 +4,8 @@
 //! To add a discipline: write one file with a type that implements [`Qdisc`] and one for its keys that implements
 //! [`config::Keys`], and enter it in `config/registry.rs`; from another crate, call [`config::register`].
 
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod config;
 pub mod edge;
 

@@ -29,6 +29,7 @@ use weir_qdisc::{
 /// Patterns per kernel version in the comparison.
 const PATTERNS: u64 = 8_000;
 
+#[allow(clippy::disallowed_methods, reason = "the environment may name a seed")]
 fn seed() -> u64 {
     match std::env::var("WEIR_SEED") {
         Ok(text) => text.parse().expect("WEIR_SEED must be an unsigned number"),

@@ -1,8 +1,6 @@
 //! The words of links that vary their delay, lose packets or let some overtake others, and files of traces.
 
 use std::fmt;
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -196,11 +194,7 @@ impl TraceFile {
     /// Reads the file, from `folder` unless its path is absolute.
     pub(super) fn read(&mut self, folder: &Path) -> Result<Arc<Trace>, String> {
         let path = folder.join(&self.path);
-        // A device or a pipe is not even opened: that may block, or do something.
-        let opened = std::fs::metadata(&path).and_then(|about| {
-            if about.is_file() { File::open(&path) } else { Err(io::Error::other("it is no regular file")) }
-        });
-        let text = opened.and_then(|file| toml_file::read_text(file, LONGEST_TRACE)).map_err(|error| {
+        let text = toml_file::read_regular(&path, LONGEST_TRACE).map_err(|error| {
             format!(
                 "cannot read {}: {error}; give the path of a mahimahi trace from this file",
                 path.display()

@@ -3,6 +3,8 @@
 //! The same file runs in every world. Unknown keys are errors that name the nearest known one; everything that can be
 //! wrong is found before anything runs.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 mod bottleneck;
 mod bounds;
 mod flow;

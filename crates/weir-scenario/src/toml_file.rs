@@ -1,4 +1,6 @@
-//! Files that say in TOML what to do: scenarios, suites, sweeps.
+//! Files that say in TOML what to do: scenarios, suites, sweeps. Everything else in this crate works on text.
+
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "files are read here and nowhere else")]
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -43,8 +45,19 @@ pub fn read(path: &Path) -> Result<String, FileError> {
     File::open(path).and_then(|file| read_text(file, LONGEST)).map_err(failed)
 }
 
+/// The text of a regular file of at most `most` bytes. A device or a pipe is not even opened: that may block, or do something.
+///
+/// # Errors
+/// If it cannot be read, is no regular file, is too long, or is not text.
+pub(crate) fn read_regular(path: &Path, most: u64) -> io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    read_text(File::open(path)?, most)
+}
+
 /// The text of a file of at most `most` bytes. It may be a pipe.
-pub fn read_text(file: File, most: u64) -> io::Result<String> {
+fn read_text(file: File, most: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     if file.take(most + 1).read_to_end(&mut bytes)? as u64 > most {
         let what = format!("it is longer than the {} that are read; name another file", Bytes(most));

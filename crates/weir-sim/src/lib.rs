@@ -17,6 +17,8 @@
 //! # Ok::<(), weir_sim::SpecError>(())
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 mod endpoint;
 mod engine;
 mod flow;

@@ -180,6 +180,7 @@ impl<'a> Books<'a> {
     }
 
     /// Tells that so many of the jobs to do are done; parts count.
+    #[allow(clippy::disallowed_methods, reason = "the time left is of the real clock")]
     fn tell(&self, done: f64, last: String) {
         let todo = self.todo.len();
         let left = (done > 0.0).then(|| self.start.elapsed().mul_f64((todo as f64 - done).max(0.0) / done));
