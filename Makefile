@@ -11,7 +11,7 @@ RULES ?= $(PREFIX)/lib/udev/rules.d
 # Of each fuzz target.
 SECONDS ?= 600
 
-.PHONY: all build setup demo test test-router test-vm lint fuzz prove install uninstall clean
+.PHONY: all build setup demo test test-router test-vm lint msrv fuzz prove install uninstall clean
 
 all: build
 
@@ -41,7 +41,15 @@ lint: setup
 	@tools/setup.sh lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p weir --no-default-features --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	tools/check-docs.py
+
+# The oldest compiler that Cargo.toml names has all that is used. It is installed by rustup, and builds apart.
+MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+msrv: setup
+	rustup toolchain install $(MSRV) --profile minimal --no-self-update
+	rustup run $(MSRV) cargo check --workspace --all-targets --locked --target-dir target/msrv
 
 # Coverage-guided fuzzing, docs/validation/fuzzing.md; TARGETS="captures live" chooses, SECONDS is for each.
 fuzz: setup

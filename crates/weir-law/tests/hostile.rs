@@ -4,7 +4,11 @@
 //! blocks of exactly their length. `WEIR_FUZZ_PACKETS` sets how many (ten million by default, which take half a minute),
 //! `WEIR_FUZZ_SEED` which.
 
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a compiler and what it builds are run")]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a compiler and what it builds are run"
+)]
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 //! discipline and a delay line per direction.
 //!
 //! [`Pipeline`] is the bottleneck without I/O; [`PacketIo`] moves frames by AF_XDP or by packet sockets; [`Link`] puts
-//! both together on a real clock; [`offload`] keeps super-packets and missing checksums out. `docs/model/link.md` says
-//! how to set it up.
+//! both together on a real clock; [`weir_netdev::offload`] keeps super-packets and missing checksums out.
+//! `docs/model/link.md` says how to set it up.
 
 mod checksum;
 mod delay;

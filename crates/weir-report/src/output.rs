@@ -31,7 +31,7 @@ pub struct OutputError {
     pub source: io::Error,
 }
 
-/// Finds out whether [`write`] could write to `dir`, before a run whose results would be lost. Makes nothing that stays:
+/// Finds out whether [`write()`] could write to `dir`, before a run whose results would be lost. Makes nothing that stays:
 /// of a directory that is still missing, the nearest one that exists is tried.
 ///
 /// # Errors

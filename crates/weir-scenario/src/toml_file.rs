@@ -1,6 +1,10 @@
 //! Files that say in TOML what to do: scenarios, suites, sweeps. Everything else in this crate works on text.
 
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "files are read here and nowhere else")]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "files are read here and nowhere else"
+)]
 
 use std::fs::File;
 use std::io::{self, Read};

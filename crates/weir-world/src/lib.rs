@@ -1,4 +1,4 @@
-//! Runs a scenario in a world: on real packets through a queue in user space ([`EMU`](world::EMU)) or in the
+//! Runs a scenario in a world: on real packets through a queue in user space ([`EMU`]) or in the
 //! kernel, in a micro-VM, or in virtual time.
 
 pub mod run;

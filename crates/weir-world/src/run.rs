@@ -59,7 +59,7 @@ pub struct RunOptions<'a> {
     pub io: IoKind,
     /// The kernel of a micro-VM, `6.1`; the newest of the cache if none is named.
     pub kernel: Option<String>,
-    /// Thousandths of a processor for the bottleneck's thread; see [`LinkConfig::share`].
+    /// Thousandths of a processor for the bottleneck's thread; see [`weir_link::LinkConfig::share`].
     pub share: u32,
     /// Where the capture goes, if one is wanted.
     pub pcap: Option<Target>,

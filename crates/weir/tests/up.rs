@@ -182,6 +182,10 @@ fn a_program_that_cannot_start_is_not_said_to_be_missing() {
         }
         assert!(told > 0, "{line} was never short of descriptors for tc");
     }
+    wire.must("down w0");
+    if !cfg!(feature = "lab") {
+        return;
+    }
     let mut told = 0;
     for most in 6..24 {
         let Ok(checks) =
@@ -198,7 +202,6 @@ fn a_program_that_cannot_start_is_not_said_to_be_missing() {
         }
     }
     assert!(told > 0, "doctor was never short of descriptors");
-    wire.must("down w0");
 }
 
 #[test]

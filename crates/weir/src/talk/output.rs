@@ -29,7 +29,7 @@ pub(super) fn write(bytes: &[u8]) -> io::Result<()> {
 /// The same bit by bit.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     is_open()?;
     let mut out = BufWriter::new(io::stdout().lock());

@@ -45,6 +45,7 @@ pub(crate) struct VmFetchArgs {
     #[arg(value_name = "KERNEL", default_value = "all")]
     pub(crate) kernels: Vec<String>,
     /// The address of a Debian mirror [default: that of this host's apt sources, else https://deb.debian.org/debian].
+    #[allow(rustdoc::bare_urls, reason = "a terminal shows the text as it stands")]
     #[arg(long, value_name = "URL")]
     pub(crate) mirror: Option<String>,
     /// The cache's folder [default: $WEIR_VM_CACHE, else weir/vm in $XDG_CACHE_HOME or ~/.cache].
