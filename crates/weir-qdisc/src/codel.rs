@@ -29,7 +29,7 @@ use weir_core::{Backlog, Duration, EventKind, EventSink, Packet, Time};
 
 use crate::Qdisc;
 use crate::ring::{QueueLimit, Ring};
-use law::{Law, Params, Source};
+use law::{ControlLaw, Params, Source};
 
 /// The kernel whose details are followed; both share all else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -110,14 +110,14 @@ impl Default for CodelConfig {
 #[derive(Clone, Debug)]
 pub struct Codel {
     ring: Ring,
-    law: Law,
+    law: ControlLaw,
     params: Params,
 }
 
 impl Codel {
     /// An empty queue. Any parameters work; [`QdiscConfig`](crate::QdiscConfig) refuses those that make no sense.
     pub fn new(config: CodelConfig) -> Self {
-        Self { ring: Ring::new(config.limit), law: Law::default(), params: Params::new(&config) }
+        Self { ring: Ring::new(config.limit), law: ControlLaw::default(), params: Params::new(&config) }
     }
 }
 

@@ -153,9 +153,14 @@ impl Keys for DualPi2Keys {
         let credit = Credit::new(weights, context.mtu);
         Ok(if is_kernel {
             let random = context.seed.stream("dualpi2");
-            Box::new(DualPi2 { dual, timer, credit, law: kernel::Law::new(self, gains, random, context) })
+            Box::new(DualPi2 {
+                dual,
+                timer,
+                credit,
+                law: kernel::KernelDualPi2::new(self, gains, random, context),
+            })
         } else {
-            Box::new(DualPi2 { dual, timer, credit, law: rfc9332::Law::new(self, gains, context) })
+            Box::new(DualPi2 { dual, timer, credit, law: rfc9332::Rfc9332DualPi2::new(self, gains, context) })
         })
     }
 
@@ -238,7 +243,7 @@ enum Decision {
 }
 
 /// The controller and the probabilities of one variant.
-trait Law: Clone + Send {
+trait Decide: Clone + Send {
     /// Moves p' by the age of the older head. Returns whether it is at rest; see [`Timer::run`].
     fn update(&mut self, delay: Duration) -> bool;
 
@@ -258,14 +263,14 @@ struct DualPi2<L> {
     law: L,
 }
 
-impl<L: Law> DualPi2<L> {
+impl<L: Decide> DualPi2<L> {
     fn run_timer(&mut self, now: Time) {
         let (dual, law) = (&self.dual, &mut self.law);
         self.timer.run(now, |at| law.update(dual.classic.head_age(at).max(dual.l4s.head_age(at))));
     }
 }
 
-impl<L: Law> Qdisc for DualPi2<L> {
+impl<L: Decide> Qdisc for DualPi2<L> {
     fn enqueue(&mut self, packet: Packet, now: Time, events: &mut dyn EventSink) {
         self.run_timer(now);
         if self.dual.backlog().packets == 0 {

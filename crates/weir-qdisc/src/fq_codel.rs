@@ -26,7 +26,7 @@ pub use keys::FqCodelKeys;
 
 use weir_core::{Backlog, DropReason, Duration, EventKind, EventSink, Packet, Random, Time};
 
-use crate::codel::law::{Law, Params, Source};
+use crate::codel::law::{ControlLaw, Params, Source};
 use crate::flow_hash::FlowHash;
 use crate::rounds::Rounds;
 use crate::store::{Fifo, Store};
@@ -99,7 +99,7 @@ const MIN_QUANTUM: u32 = 256;
 #[derive(Clone, Debug, Default)]
 struct Flow {
     queue: Fifo,
-    law: Law,
+    law: ControlLaw,
 }
 
 /// A CoDel queue a flow.

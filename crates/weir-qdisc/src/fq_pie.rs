@@ -24,7 +24,7 @@ use weir_core::{
 
 use crate::config::{BuildContext, ConfigError, Keys, PieKeys, Word, join, write_unusual};
 use crate::flow_hash::{FlowHash, checked_flows};
-use crate::pie::kernel::Law;
+use crate::pie::kernel::KernelPie;
 use crate::pie::{CONTROL_WORDS, Control};
 use crate::rounds::Rounds;
 use crate::store::{Fifo, Store};
@@ -123,7 +123,7 @@ impl fmt::Display for FqPieKeys {
 #[derive(Clone, Debug)]
 struct Flow {
     queue: Fifo,
-    law: Law,
+    law: KernelPie,
     /// Whether it is among [`FqPie::awake`].
     awake: bool,
 }
@@ -149,7 +149,8 @@ impl FqPie {
         let (flows, limit) = (checked_flows(keys.flows)?, context.packets("limit", keys.limit, "fq_pie")?);
         let quantum = context.quantum("quantum", keys.quantum, context.mtu, 1)?;
         let mut random = context.seed.stream("fq_pie");
-        let flow = Flow { queue: Fifo::default(), law: Law::new(&keys.pie(), context.mtu), awake: false };
+        let flow =
+            Flow { queue: Fifo::default(), law: KernelPie::new(&keys.pie(), context.mtu), awake: false };
         Ok(Self {
             store: Store::new(limit as usize),
             flows: vec![flow; flows as usize],

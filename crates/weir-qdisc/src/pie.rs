@@ -125,10 +125,10 @@ impl Keys for PieKeys {
         let timer = Timer::new(self.tupdate, self.tupdate);
         Ok(match self.variant {
             PieVariant::Kernel => {
-                Box::new(Pie { ring, law: kernel::Law::new(self, mtu), timer, random, ecn: self.ecn })
+                Box::new(Pie { ring, law: kernel::KernelPie::new(self, mtu), timer, random, ecn: self.ecn })
             }
             PieVariant::Rfc8033 => {
-                Box::new(Pie { ring, law: rfc8033::Law::new(self, mtu), timer, random, ecn: self.ecn })
+                Box::new(Pie { ring, law: rfc8033::Rfc8033Pie::new(self, mtu), timer, random, ecn: self.ecn })
             }
         })
     }

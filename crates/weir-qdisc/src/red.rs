@@ -119,7 +119,7 @@ impl Keys for RedKeys {
 }
 
 impl RedKeys {
-    fn law(&self, limit: u64, context: &BuildContext) -> Result<Law, ConfigError> {
+    fn law(&self, limit: u64, context: &BuildContext) -> Result<RedParams, ConfigError> {
         let bytes = |given: Option<Limit>, usual: u64, key| match given {
             None => Ok(usual),
             Some(given) => given.bytes(context.rate, context.rtt).ok_or_else(|| {
@@ -149,7 +149,7 @@ impl RedKeys {
             ConfigError::refused("burst", reason)
         })?;
         let max_p = (self.probability * 4_294_967_296.0) as u32;
-        Ok(Law::new(min, max, wlog, max_p, idle_table(wlog, self.avpkt, context.rate)))
+        Ok(RedParams::new(min, max, wlog, max_p, idle_table(wlog, self.avpkt, context.rate)))
     }
 }
 
@@ -212,7 +212,7 @@ fn idle_table(wlog: u32, avpkt: u32, rate: Rate) -> ([u8; CELLS], u32) {
 
 /// What does not change (`struct red_parms`), but for `max_p` in adaptive mode.
 #[derive(Clone, Debug)]
-struct Law {
+struct RedParams {
     min: u64,
     max: u64,
     wlog: u32,
@@ -245,7 +245,7 @@ enum Action {
     Surely,
 }
 
-impl Law {
+impl RedParams {
     fn new(min: u64, max: u64, wlog: u32, max_p: u32, (idle, cell_log): ([u8; CELLS], u32)) -> Self {
         let per_byte = u64::from(max_p) / (max - min).max(1);
         Self { min, max, wlog, max_p, max_p_per_byte: (per_byte as u32).max(1), idle, cell_log }
@@ -321,7 +321,7 @@ impl Law {
 #[derive(Clone, Debug)]
 struct Red {
     ring: Ring,
-    law: Law,
+    law: RedParams,
     vars: Vars,
     timer: Option<Timer>,
     random: Random,

@@ -70,7 +70,7 @@ impl Params {
 
 /// The state of the control law (`struct codel_vars`).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Law {
+pub(crate) struct ControlLaw {
     /// Drops and marks since the dropping state began; wraps.
     pub(crate) count: u32,
     /// `count` as it was when the dropping state last began.
@@ -104,7 +104,7 @@ pub(super) fn duration_ticks(duration: Duration) -> u32 {
     (duration.as_nanos() >> TICK_SHIFT).min(i32::MAX as u64) as u32
 }
 
-impl Law {
+impl ControlLaw {
     /// One Newton step of 1/sqrt(count): `r = r/2 * (3 - count * r^2)`, in Q0.32 and then cut to 16 bits.
     pub(super) fn newton_step(&mut self) {
         let root = u64::from(self.root) << ROOT_SHIFT;

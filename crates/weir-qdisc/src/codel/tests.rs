@@ -1,4 +1,4 @@
-use super::law::{Law, after, before, duration_ticks};
+use super::law::{ControlLaw, after, before, duration_ticks};
 use super::{CeThreshold, Codel, CodelConfig, KernelVariant};
 use crate::{Qdisc, QueueLimit};
 use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Time};
@@ -36,7 +36,7 @@ fn the_clock_truncates_as_the_kernels() {
 
 #[test]
 fn newton_follows_the_root() {
-    let mut law = Law { root: u16::MAX, count: 1, ..Law::default() };
+    let mut law = ControlLaw { root: u16::MAX, count: 1, ..ControlLaw::default() };
     // One step each from count 2 on: exact values of the recurrence, by hand for the first two.
     // r = 0xffff/65536: r^2 = 0.99997, r/2 * (3 - 2 * 0.99997) = 0.50002 -> 0x8000 after truncation or one above.
     let mut worst: f64 = 0.0;
@@ -87,8 +87,14 @@ fn an_mtu_of_backlog_is_never_dropped() {
 fn a_pause_is_forgotten_only_after_sixteen_intervals() {
     for (pause, count) in [(16 * 97656 - 1, 9), (16 * 97656, 1)] {
         let mut queue = standing(CodelConfig::default(), 10, Ecn::NotEct);
-        queue.law =
-            Law { count: 10, last_count: 1, root: u16::MAX, first_above: 1, drop_next: 50_000, ..queue.law };
+        queue.law = ControlLaw {
+            count: 10,
+            last_count: 1,
+            root: u16::MAX,
+            first_above: 1,
+            drop_next: 50_000,
+            ..queue.law
+        };
         at_tick(&mut queue, 50_000 + pause);
         assert_eq!((queue.law.count, queue.law.dropping), (count, true), "{pause}");
     }
@@ -237,7 +243,7 @@ fn the_packet_after_the_first_drop_is_looked_at_too() {
 #[test]
 fn finding_the_queue_empty_ends_the_dropping() {
     let mut queue = standing(CodelConfig::default(), 1, Ecn::NotEct);
-    queue.law = Law { dropping: true, count: 5, last_count: 2, ..Law::default() };
+    queue.law = ControlLaw { dropping: true, count: 5, last_count: 2, ..ControlLaw::default() };
     queue.ring.pop();
     assert_eq!(at_tick(&mut queue, 1), (None, vec![]));
     assert_eq!((queue.law.dropping, queue.law.count, queue.law.last_count), (false, 5, 2));

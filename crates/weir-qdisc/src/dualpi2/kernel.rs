@@ -9,7 +9,7 @@ use crate::pi::{ONE, Pi, roll};
 use crate::step::Above;
 
 #[derive(Clone, Debug)]
-pub(super) struct Law {
+pub(super) struct KernelDualPi2 {
     pub(super) pi: Pi,
     random: Random,
     coupling: u64,
@@ -18,7 +18,7 @@ pub(super) struct Law {
     mtu: u64,
 }
 
-impl Law {
+impl KernelDualPi2 {
     pub(super) fn new(
         keys: &DualPi2Keys,
         (alpha, beta): (f64, f64),
@@ -56,7 +56,7 @@ impl Law {
     }
 }
 
-impl super::Law for Law {
+impl super::Decide for KernelDualPi2 {
     fn update(&mut self, delay: Duration) -> bool {
         self.pi.update(delay)
     }

@@ -12,7 +12,7 @@ const MIN_TH: f64 = 800e-6;
 const RANGE: f64 = 400e-6;
 
 #[derive(Clone, Debug)]
-pub(super) struct Law {
+pub(super) struct Rfc9332DualPi2 {
     /// p', 0 to 1.
     pub(super) prob: f64,
     /// Delay at the last update, in seconds.
@@ -29,7 +29,7 @@ pub(super) struct Law {
     counts: [f64; 2],
 }
 
-impl Law {
+impl Rfc9332DualPi2 {
     pub(super) fn new(keys: &DualPi2Keys, (alpha, beta): (f64, f64), context: &BuildContext) -> Self {
         let coupling = f64::from(keys.coupling);
         Self {
@@ -75,7 +75,7 @@ impl Law {
     }
 }
 
-impl super::Law for Law {
+impl super::Decide for Rfc9332DualPi2 {
     fn update(&mut self, delay: Duration) -> bool {
         let (prob, last) = (self.prob, self.last);
         let delay = delay.as_secs_f64();

@@ -1,4 +1,4 @@
-use super::{Credit, Decision, DualPi2Keys, Law, kernel, rfc9332};
+use super::{Credit, Decide, Decision, DualPi2Keys, kernel, rfc9332};
 use crate::config::{BuildContext, QdiscConfig};
 use crate::dual::Dual;
 use crate::pi::ONE;
@@ -28,7 +28,7 @@ fn queues(packets: u64) -> Dual {
 }
 
 /// The shares of marks and drops among packets of one codepoint that waited 100 us.
-fn shares(law: &mut impl Law, ecn: Ecn) -> (f64, f64) {
+fn shares(law: &mut impl Decide, ecn: Ecn) -> (f64, f64) {
     let queues = queues(10);
     let (mut marks, mut drops) = (0, 0);
     for _ in 0..100_000 {
@@ -47,20 +47,20 @@ fn shares(law: &mut impl Law, ecn: Ecn) -> (f64, f64) {
     (f64::from(marks) / 1e5, f64::from(drops) / 1e5)
 }
 
-fn kernel_law(prob: f64, keys: &DualPi2Keys) -> kernel::Law {
-    let mut law = kernel::Law::new(keys, (0.16, 3.2), LINK.seed.stream("test"), &LINK);
+fn kernel_law(prob: f64, keys: &DualPi2Keys) -> kernel::KernelDualPi2 {
+    let mut law = kernel::KernelDualPi2::new(keys, (0.16, 3.2), LINK.seed.stream("test"), &LINK);
     law.pi.prob = (prob * f64::from(ONE)) as u32;
     law
 }
 
-fn rfc_law(prob: f64, keys: &DualPi2Keys) -> rfc9332::Law {
-    let mut law = rfc9332::Law::new(keys, (0.15, 3.0), &LINK);
+fn rfc_law(prob: f64, keys: &DualPi2Keys) -> rfc9332::Rfc9332DualPi2 {
+    let mut law = rfc9332::Rfc9332DualPi2::new(keys, (0.15, 3.0), &LINK);
     law.prob = prob;
     law
 }
 
 /// Marks and drops of ECT(1), ECT(0) and Not-ECT.
-fn all_shares(mut law: impl Law) -> [(f64, f64); 3] {
+fn all_shares(mut law: impl Decide) -> [(f64, f64); 3] {
     [Ecn::Ect1, Ecn::Ect0, Ecn::NotEct].map(|ecn| shares(&mut law, ecn))
 }
 
@@ -110,7 +110,7 @@ fn without_drops_on_overload_p_ends_where_every_l4s_packet_is_marked() {
 #[test]
 fn the_kernels_step_is_strict_and_comes_after_the_coupled_mark() {
     let keys = DualPi2Keys::default();
-    let decide = |law: &mut kernel::Law, nanos, packets| match law.l4s(
+    let decide = |law: &mut kernel::KernelDualPi2, nanos, packets| match law.l4s(
         &packet(Ecn::Ect1),
         Duration::from_nanos(nanos),
         &queues(packets),
@@ -134,7 +134,8 @@ fn the_kernels_step_is_strict_and_comes_after_the_coupled_mark() {
 #[test]
 fn rfc_9332_marks_on_a_line_and_spaces_marks_evenly() {
     let mut law = rfc_law(0.0, &DualPi2Keys::default());
-    let native = |law: &rfc9332::Law, us, packets| law.native(Duration::from_micros(us), &queues(packets));
+    let native =
+        |law: &rfc9332::Rfc9332DualPi2, us, packets| law.native(Duration::from_micros(us), &queues(packets));
     for (us, expected) in [(800, 0.0), (1000, 0.5), (1100, 0.75), (1200, 1.0), (5000, 1.0)] {
         assert!((native(&law, us, 2) - expected).abs() < 1e-9, "{us}");
     }

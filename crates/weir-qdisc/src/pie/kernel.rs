@@ -18,7 +18,7 @@ const fn ticks(duration: Duration) -> u64 {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Law {
+pub(crate) struct KernelPie {
     target: u64,
     /// In sixteenths of a Hz.
     alpha: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Law {
     last_departure: Option<u64>,
 }
 
-impl Law {
+impl KernelPie {
     pub(crate) fn new(keys: &PieKeys, mtu: u32) -> Self {
         let sixteenths = |hertz: f64| (hertz * 16.0).round() as u64;
         Self {
@@ -78,7 +78,7 @@ impl Law {
     }
 }
 
-impl Control for Law {
+impl Control for KernelPie {
     fn drops(&mut self, backlog: u64, wire_bytes: u32, random: &mut Random) -> bool {
         if self.burst_left > 0
             || (self.delay < self.target / 2 && self.prob < ONE / 5)

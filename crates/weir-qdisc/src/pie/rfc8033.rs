@@ -10,7 +10,7 @@ const MARK_AT_MOST: f64 = 0.1;
 const HIGH_DELAY: f64 = 0.25;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Law {
+pub(super) struct Rfc8033Pie {
     /// Times in seconds.
     target: f64,
     tupdate: f64,
@@ -26,7 +26,7 @@ pub(super) struct Law {
     delay_before: f64,
 }
 
-impl Law {
+impl Rfc8033Pie {
     pub(super) fn new(keys: &PieKeys, mtu: u32) -> Self {
         Self {
             target: keys.target.as_secs_f64(),
@@ -56,7 +56,7 @@ impl Law {
     }
 }
 
-impl Control for Law {
+impl Control for Rfc8033Pie {
     fn drops(&mut self, backlog: u64, wire_bytes: u32, random: &mut Random) -> bool {
         if self.prob == 0.0 && self.is_calm() {
             self.burst_left = self.max_burst;

@@ -4,14 +4,14 @@ use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, Packet, Rat
 
 const MTU: u32 = 1514;
 
-fn kernel_law(prob: u64) -> kernel::Law {
-    let mut law = kernel::Law::new(&PieKeys::default(), MTU);
+fn kernel_law(prob: u64) -> kernel::KernelPie {
+    let mut law = kernel::KernelPie::new(&PieKeys::default(), MTU);
     (law.prob, law.burst_left) = (prob, 0);
     law
 }
 
-fn rfc_law(prob: f64) -> rfc8033::Law {
-    let mut law = rfc8033::Law::new(&PieKeys::default(), MTU);
+fn rfc_law(prob: f64) -> rfc8033::Rfc8033Pie {
+    let mut law = rfc8033::Rfc8033Pie::new(&PieKeys::default(), MTU);
     law.prob = prob;
     law
 }
@@ -40,8 +40,8 @@ fn the_auto_tuning_is_the_table_of_rfc_8033() {
         (0.11, 1),
         (1.0, 1),
     ] {
-        assert_eq!(rfc8033::Law::damping(prob), f64::from(divisor), "{prob}");
-        let mut law = kernel::Law::new(&PieKeys::default(), MTU);
+        assert_eq!(rfc8033::Rfc8033Pie::damping(prob), f64::from(divisor), "{prob}");
+        let mut law = kernel::KernelPie::new(&PieKeys::default(), MTU);
         law.prob = (prob * kernel::ONE as f64) as u64;
         let (alpha, beta) = law.gains();
         law.prob = kernel::ONE;
@@ -60,14 +60,14 @@ fn the_kernels_gains_are_its_integers() {
 #[test]
 fn an_update_by_hand() {
     // 35 ms after 25 ms, at a probability of 20 %: 0.125 x 20 ms + 1.25 x 10 ms = 1.5 %.
-    let mut rfc = rfc8033::Law::new(&PieKeys::default(), MTU);
+    let mut rfc = rfc8033::Rfc8033Pie::new(&PieKeys::default(), MTU);
     leave(&mut rfc, 25);
     rfc.update(0);
     leave(&mut rfc, 35);
     rfc.prob = 0.2;
     rfc.update(0);
     assert!((rfc.prob - 0.215).abs() < 1e-12, "{}", rfc.prob);
-    let mut law = kernel::Law::new(&PieKeys::default(), MTU);
+    let mut law = kernel::KernelPie::new(&PieKeys::default(), MTU);
     leave(&mut law, 25);
     law.update(1);
     leave(&mut law, 35);

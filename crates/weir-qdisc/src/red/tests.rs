@@ -1,4 +1,4 @@
-use super::{ADAPT, Action, Law, PER_CENT, RedKeys, Vars, idle_table, weight};
+use super::{ADAPT, Action, PER_CENT, RedKeys, RedParams, Vars, idle_table, weight};
 use crate::config::{BuildContext, Keys, QdiscConfig};
 use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, Packet, Rate, Seed, Time};
 
@@ -9,7 +9,7 @@ const LINK: BuildContext = BuildContext {
     seed: Seed { seed: 1, run: 0 },
 };
 
-fn law(words: &str) -> Law {
+fn law(words: &str) -> RedParams {
     let QdiscConfig::Red(keys) = words.parse().unwrap() else { panic!("not red") };
     keys.law(400_000, &LINK).unwrap()
 }
@@ -48,7 +48,7 @@ fn the_average_is_a_shift_and_an_add() {
 #[test]
 fn a_pause_lets_the_average_decay_as_packets_would() {
     let (wlog, avpkt, rate) = (5, 1000, Rate::from_bits_per_sec(8_000_000));
-    let law = Law::new(10_000, 20_000, wlog, PER_CENT, idle_table(wlog, avpkt, rate));
+    let law = RedParams::new(10_000, 20_000, wlog, PER_CENT, idle_table(wlog, avpkt, rate));
     // A packet takes 1 ms; 220 of them are 220 x -ln(31/32) = 6.98 shifts. A cell is 2.048 ms; the first
     // 16 cells have no whole shift, and leave a half.
     let vars = Vars { average: 1 << 20, ..Vars::default() };
@@ -119,8 +119,11 @@ fn flags_decide_between_marks_and_drops() {
 #[test]
 fn adaptive_moves_the_probability_towards_the_middle_fifth() {
     let mut law = law("red min 10000b max 20000b probability 0.02 burst 15");
-    let busy =
-        |average: u64, law: &Law| Vars { average: average << law.wlog, is_busy: true, ..Vars::default() };
+    let busy = |average: u64, law: &RedParams| Vars {
+        average: average << law.wlog,
+        is_busy: true,
+        ..Vars::default()
+    };
     let at = Time::ZERO + ADAPT;
     // 2 % of 2^32 are 85899345; a quarter is less than 1 %.
     law.adapt(&busy(16_001, &law), at);
