@@ -22,7 +22,7 @@ use packed::Unpacked;
 
 pub use error::CaptureError;
 pub use layers::{Packet, Unread};
-pub use link::{Captured, Link, link_name};
+pub use link::{Captured, LinkType, link_name};
 
 /// The longest packet that is read, libpcap's own limit (`MAXIMUM_SNAPLEN`). A longer one is taken for damage.
 pub const MAX_PACKET_BYTES: u32 = 262_144;
@@ -36,7 +36,7 @@ const MAX_INTERFACES: usize = 65_536;
 
 #[derive(Clone, Copy, Debug)]
 struct Interface {
-    link: Link,
+    link: LinkType,
     snap: u32,
     /// As in the option `if_tsresol`: a negative power of ten, or of two with the highest bit.
     resolution: u8,
@@ -45,7 +45,7 @@ struct Interface {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    Pcap { big_endian: bool, nanos: bool, modified: bool, link: Link },
+    Pcap { big_endian: bool, nanos: bool, modified: bool, link: LinkType },
     Pcapng { big_endian: bool },
 }
 
@@ -68,7 +68,7 @@ struct Found {
     len: usize,
     wire_bytes: u32,
     time: Option<Time>,
-    link: Link,
+    link: LinkType,
     interface: u32,
 }
 
@@ -148,8 +148,8 @@ impl<R: Read> CaptureReader<R> {
         self.last = found.time.unwrap_or(self.last);
         let frame = &self.block[found.at..found.at + found.len];
         let interface = match (found.link, frame) {
-            (Link::Cooked2, [_, _, _, _, a, b, c, d, ..]) => u32::from_be_bytes([*a, *b, *c, *d]),
-            (Link::Cooked, [0, 4, ..]) => 1,
+            (LinkType::Cooked2, [_, _, _, _, a, b, c, d, ..]) => u32::from_be_bytes([*a, *b, *c, *d]),
+            (LinkType::Cooked, [0, 4, ..]) => 1,
             _ => found.interface,
         };
         Ok(Some(Captured {
@@ -209,7 +209,7 @@ impl<R: Read> CaptureReader<R> {
             nanos: header.is_nanosecond_precision(),
             modified: header.is_modified_format(),
             // The upper bits tell of frame check sequences (draft-ietf-opsawg-pcap).
-            link: Link::from_value((header.network.0 & 0xffff) as u16),
+            link: LinkType::from_value((header.network.0 & 0xffff) as u16),
         };
         Ok(())
     }
@@ -352,7 +352,7 @@ impl<R: Read> CaptureReader<R> {
             return Err(CaptureError::Malformed { offset: start, what: "an interface block cannot be read" });
         };
         let mut interface = Interface {
-            link: Link::from_value(block.linktype.0 as u16),
+            link: LinkType::from_value(block.linktype.0 as u16),
             snap: block.snaplen,
             resolution: 6,
             offset_secs: 0,

@@ -25,14 +25,14 @@ enum Inferred {
 }
 
 /// A pair of addresses and ports: what was inferred, and the connection that is being judged.
-pub(super) struct Flow {
+pub(super) struct Conversation {
     inferred: Inferred,
     /// Where its packets were captured, by direction; for QUIC and UDP, whose copies show by nothing else.
     pub(super) interfaces: [Option<u32>; 2],
     pub(super) connection: Option<Box<Connection>>,
 }
 
-impl Flow {
+impl Conversation {
     pub(super) fn found(&mut self) -> Option<&mut Found> {
         match &mut self.inferred {
             Inferred::Nothing => None,
@@ -50,7 +50,7 @@ pub(super) fn direction(packet: &ParsedPacket, key: &FlowKey) -> usize {
 /// The flows in order of first sight, and how much is kept of them.
 pub(super) struct Flows {
     index: HashMap<FlowKey, u32>,
-    pub(super) list: Vec<Flow>,
+    pub(super) list: Vec<Conversation>,
     max_flows: usize,
     max_kept: usize,
     /// Segments, holes and repairs of all flows.
@@ -94,7 +94,7 @@ impl Flows {
             None => {
                 let inferred = if tcp.is_some() { Inferred::Open(Box::default()) } else { Inferred::Nothing };
                 self.index.insert(key, self.list.len() as u32);
-                self.list.push(Flow { inferred, interfaces: [None; 2], connection: None });
+                self.list.push(Conversation { inferred, interfaces: [None; 2], connection: None });
                 self.list.len() - 1
             }
         };

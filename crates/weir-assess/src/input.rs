@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::report::CaptureCounters;
-use crate::capture::{Captured, Link, Packet, Unread};
+use crate::capture::{Captured, LinkType, Packet, Unread};
 use weir_law::Kind;
 
 /// A reader of an input that has others: it seeks to its own place.
@@ -38,7 +38,7 @@ pub(super) fn counted<'a>(captured: &Captured<'a>, counters: &mut CaptureCounter
         Err(unread) => {
             let counter = match unread {
                 Unread::Link => {
-                    if let Link::Other(link) = captured.link {
+                    if let LinkType::Other(link) = captured.link {
                         counters.other_link = Some(link);
                     }
                     &mut counters.other_links

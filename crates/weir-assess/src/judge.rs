@@ -4,7 +4,7 @@
 use weir_core::{Ecn, FlowId, Time};
 
 use super::Options;
-use super::flows::{Flow, Flows, direction};
+use super::flows::{Conversation, Flows, direction};
 use super::infer::{Found, LossEvidence};
 use super::report::{FlowReport, Stack};
 use super::tcp::Handshake;
@@ -89,7 +89,7 @@ struct Done {
 
 impl Done {
     /// Ends the open connection of a flow, if there is one.
-    fn close(&mut self, flow: &mut Flow) {
+    fn close(&mut self, flow: &mut Conversation) {
         let Some(open) = flow.connection.take() else { return };
         self.sampled -= open.kept();
         let evidence = if open.tcp {

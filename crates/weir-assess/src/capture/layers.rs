@@ -5,7 +5,7 @@
 
 use weir_core::Ecn;
 
-use super::link::{Captured, Link};
+use super::link::{Captured, LinkType};
 use weir_law::{Kind, ParsedPacket, Start, parse_cut};
 
 /// Tunnels within each other that are opened.
@@ -75,26 +75,27 @@ type Step = Result<Inside, Unread>;
 pub(super) fn open<'a>(captured: &Captured<'a>) -> Result<Packet<'a>, Unread> {
     let whole = Bytes(captured.frame);
     let mut inside = match captured.link {
-        Link::Ethernet => Inside { at: 0, start: Start::Ethernet, tunnel: false },
-        Link::Ip => Inside::ip(0),
-        Link::Loopback => Inside::ip(4),
-        Link::Cooked => whole.by_type(whole.word(14)?, 16)?,
-        Link::Cooked2 => whole.by_type(whole.word(0)?, 20)?,
-        Link::Ppp => whole.ppp(0)?,
-        Link::Hdlc => match whole.octet(0)? {
+        LinkType::Ethernet => Inside { at: 0, start: Start::Ethernet, tunnel: false },
+        LinkType::Ip => Inside::ip(0),
+        LinkType::Loopback => Inside::ip(4),
+        LinkType::Cooked => whole.by_type(whole.word(14)?, 16)?,
+        LinkType::Cooked2 => whole.by_type(whole.word(0)?, 20)?,
+        LinkType::Ppp => whole.ppp(0)?,
+        LinkType::Hdlc => match whole.octet(0)? {
             0x0f | 0x8f => whole.by_type(whole.word(2)?, 4)?,
             _ => whole.ppp(0)?,
         },
-        Link::PppEther => whole.pppoe(0)?,
-        Link::Wifi => whole.wifi(0, false)?,
-        Link::Radiotap => whole.radiotap()?,
-        Link::Other(_) => return Err(Unread::Link),
+        LinkType::PppEther => whole.pppoe(0)?,
+        LinkType::Wifi => whole.wifi(0, false)?,
+        LinkType::Radiotap => whole.radiotap()?,
+        LinkType::Other(_) => return Err(Unread::Link),
     };
     // The simple headers of cooked and loopback captures are the capture's own, not the link's.
-    let mut foreign =
-        matches!(captured.link, Link::Ppp | Link::Hdlc | Link::PppEther | Link::Wifi | Link::Radiotap)
-            || (captured.link == Link::Cooked && inside.at > 16)
-            || (captured.link == Link::Cooked2 && inside.at > 20);
+    let mut foreign = matches!(
+        captured.link,
+        LinkType::Ppp | LinkType::Hdlc | LinkType::PppEther | LinkType::Wifi | LinkType::Radiotap
+    ) || (captured.link == LinkType::Cooked && inside.at > 16)
+        || (captured.link == LinkType::Cooked2 && inside.at > 20);
     let (mut frame, mut wire_bytes) = (captured.frame, captured.wire_bytes);
     let (mut outer, mut tunnelled) = (Ecn::NotEct, false);
     for _ in 0..=MAX_TUNNELS {

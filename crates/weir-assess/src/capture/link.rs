@@ -7,7 +7,7 @@ use weir_law::{ParsedPacket, Start};
 
 /// What a captured frame begins with, by its LINKTYPE value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Link {
+pub enum LinkType {
     /// Ethernet (1).
     Ethernet,
     /// The IP header: RAW (101, and 12 and 14 as some systems write it), IPV4 (228), IPV6 (229).
@@ -32,7 +32,7 @@ pub enum Link {
     Other(u16),
 }
 
-impl Link {
+impl LinkType {
     /// The meaning of a LINKTYPE value (tcpdump.org's list of link-layer header types).
     pub const fn from_value(value: u16) -> Self {
         match value {
@@ -84,7 +84,7 @@ pub struct Captured<'a> {
     /// Whether it has a time of its own; simple packet blocks do not.
     pub timed: bool,
     /// What its first bytes are.
-    pub link: Link,
+    pub link: LinkType,
     /// Which interface it was captured on: pcapng's number in the section, or the index in Linux cooked version 2. In
     /// Linux cooked packets of the first version 1 for outgoing packets and 0 for others; else 0.
     pub interface: u32,
