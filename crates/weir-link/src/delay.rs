@@ -11,12 +11,12 @@ const NONE: u32 = u32::MAX;
 
 /// Where a frame stands in its delay line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
+pub(crate) struct Place {
     release: Time,
     next: u32,
 }
 
-impl Default for Link {
+impl Default for Place {
     fn default() -> Self {
         Self { release: Time::ZERO, next: NONE }
     }
@@ -35,7 +35,7 @@ struct Line {
 #[derive(Debug)]
 pub(crate) struct DelayLines {
     lines: Vec<Line>,
-    links: Vec<Link>,
+    links: Vec<Place>,
     /// The line whose head is released first, if any holds a packet.
     earliest: usize,
     waiting: u64,
@@ -46,7 +46,7 @@ impl DelayLines {
     pub(crate) fn new(frames: u32) -> Self {
         Self {
             lines: Vec::with_capacity(16),
-            links: vec![Link::default(); frames as usize],
+            links: vec![Place::default(); frames as usize],
             earliest: 0,
             waiting: 0,
         }
@@ -72,7 +72,7 @@ impl DelayLines {
             release = release.max(self.links[tail as usize].release);
             self.links[tail as usize].next = frame;
         }
-        self.links[frame as usize] = Link { release, next: NONE };
+        self.links[frame as usize] = Place { release, next: NONE };
         let line = &mut self.lines[index];
         line.tail = frame;
         if line.head == NONE {

@@ -5,14 +5,14 @@
 const NIL: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct Neighbours {
     before: u32,
     after: u32,
 }
 
 /// The links of all flows of a discipline.
 #[derive(Clone, Debug)]
-pub(crate) struct Links(Vec<Link>);
+pub(crate) struct Links(Vec<Neighbours>);
 
 /// The ends of one list.
 #[derive(Clone, Copy, Debug)]
@@ -40,12 +40,12 @@ impl List {
 impl Links {
     /// Links for flows `0..flows`, none of them in a list.
     pub(crate) fn new(flows: usize) -> Self {
-        Self(vec![Link { before: NIL, after: NIL }; flows])
+        Self(vec![Neighbours { before: NIL, after: NIL }; flows])
     }
 
     /// Puts a flow that is in no list at the end of `list`.
     pub(crate) fn append(&mut self, list: &mut List, flow: usize) {
-        self.0[flow] = Link { before: list.last, after: NIL };
+        self.0[flow] = Neighbours { before: list.last, after: NIL };
         match self.0.get_mut(list.last as usize) {
             Some(last) => last.after = flow as u32,
             None => list.first = flow as u32,
@@ -55,7 +55,7 @@ impl Links {
 
     /// Takes a flow out of `list`, in which it must be.
     pub(crate) fn remove(&mut self, list: &mut List, flow: usize) {
-        let Link { before, after } = self.0[flow];
+        let Neighbours { before, after } = self.0[flow];
         match self.0.get_mut(before as usize) {
             Some(link) => link.after = after,
             None => list.first = after,
