@@ -22,7 +22,7 @@ use weir_qdisc::{Codel, CodelConfig};
 use super::{Bench, Line, machine, number};
 use weir_testbed::edges::{self, EdgeError};
 use weir_testbed::host::{HostError, Topology, TopologySpec};
-use weir_testbed::traffic::{Amount, Control, Flow, FlowSpec, TcpSpec, Traffic, TrafficError};
+use weir_testbed::traffic::{Amount, Control, FlowSpec, TcpSpec, Traffic, TrafficError, Transfer};
 
 /// Flows of each row.
 const FLOWS: usize = 4;
@@ -247,7 +247,7 @@ fn measure(
         }
     };
     let control = Control::default();
-    let flows: Vec<Flow> = (0..FLOWS)
+    let flows: Vec<Transfer> = (0..FLOWS)
         .map(|n| {
             let spec = FlowSpec {
                 name: format!("flow {n}"),
@@ -258,10 +258,10 @@ fn measure(
                 ecn: false,
                 traffic: Traffic::Tcp(TcpSpec { controller: "cubic".to_owned(), two_way: false }),
             };
-            Flow::launch(&spec, &topology.server, &topology.client, &control)
+            Transfer::launch(&spec, &topology.server, &topology.client, &control)
         })
         .collect::<Result<_, _>>()?;
-    let received: Vec<Arc<AtomicU64>> = flows.iter().map(Flow::received).collect();
+    let received: Vec<Arc<AtomicU64>> = flows.iter().map(Transfer::received).collect();
     let bytes = || received.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum::<u64>();
     pause(WARM_UP, stop);
     let (began, bytes_before, busy_before) = (control.now(), bytes(), busy());
@@ -269,7 +269,7 @@ fn measure(
     let (wall, bytes, busy) =
         (control.now().since(began).as_secs_f64(), bytes() - bytes_before, busy() - busy_before);
     control.stop();
-    let results: Vec<_> = flows.into_iter().map(Flow::join).collect();
+    let results: Vec<_> = flows.into_iter().map(Transfer::join).collect();
     let report = emulated.map(|emulated| emulated.finish(name)).transpose()?;
     if stop.load(Ordering::Relaxed) {
         return Ok(None);

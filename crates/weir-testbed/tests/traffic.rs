@@ -17,7 +17,7 @@ use std::time::{Duration as StdDuration, Instant};
 use weir_core::{Bytes, Duration, Ecn, Rate};
 use weir_testbed::host::{Topology, TopologySpec};
 use weir_testbed::traffic::{
-    Amount, CONTROLLERS, Control, Flow, FlowResult, FlowSpec, QuicSpec, Stack, TcpSpec, Traffic, UdpSpec,
+    Amount, CONTROLLERS, Control, FlowResult, FlowSpec, QuicSpec, Stack, TcpSpec, Traffic, Transfer, UdpSpec,
 };
 use weir_testkit::skip::root_and_turn;
 
@@ -48,8 +48,8 @@ fn tcp(controller: &str, two_way: bool) -> Traffic {
     Traffic::Tcp(TcpSpec { controller: controller.to_owned(), two_way })
 }
 
-fn launch(topology: &Topology, spec: &FlowSpec, control: &Control) -> Flow {
-    Flow::launch(spec, &topology.server, &topology.client, control).unwrap()
+fn launch(topology: &Topology, spec: &FlowSpec, control: &Control) -> Transfer {
+    Transfer::launch(spec, &topology.server, &topology.client, control).unwrap()
 }
 
 fn run(topology: &Topology, spec: &FlowSpec) -> FlowResult {
@@ -337,7 +337,7 @@ fn upward_flows_use_ecn_by_the_same_addresses() {
                 ..down.clone()
             };
             let capture = Capture::start(&topology.bottleneck, &topology.bottleneck_server_iface);
-            let launched = Flow::launch(&spec, &topology.client, &topology.server, &Control::default());
+            let launched = Transfer::launch(&spec, &topology.client, &topology.server, &Control::default());
             let result = launched.unwrap().join();
             let packets = capture.finish();
             assert_eq!((result.error.as_deref(), result.bytes), (None, 1_000_000), "ecn {ecn} from {from}");
@@ -399,7 +399,7 @@ fn the_stop_switch_ends_every_kind_of_flow_long_before_its_time() {
         };
         launch(&topology, &spec, &control)
     };
-    let mut flows: Vec<Flow> =
+    let mut flows: Vec<Transfer> =
         kinds.iter().enumerate().map(|(index, kind)| start(index, kind.clone(), Duration::ZERO)).collect();
     let running = flows.len();
     // These have not set out yet.
@@ -420,7 +420,7 @@ fn the_stop_switch_ends_every_kind_of_flow_long_before_its_time() {
     assert!(flows.iter().all(|flow| !flow.is_finished()));
     let stopped = Instant::now();
     control.stop();
-    let results: Vec<FlowResult> = flows.into_iter().map(Flow::join).collect();
+    let results: Vec<FlowResult> = flows.into_iter().map(Transfer::join).collect();
     let took = stopped.elapsed();
     println!("stopped in {took:?}; bytes before {bytes:?}");
     // Some would set out after a minute, none would end.
@@ -438,7 +438,7 @@ fn mistakes_are_told_before_anything_runs() {
     let control = Control::default();
     let refused = |traffic| {
         let spec = flow(&topology, "bad", Amount::Bytes(Bytes(1)), false, traffic);
-        Flow::launch(&spec, &topology.server, &topology.client, &control).unwrap_err().to_string()
+        Transfer::launch(&spec, &topology.server, &topology.client, &control).unwrap_err().to_string()
     };
     let error = refused(tcp("cubik", false));
     assert!(error.contains("did you mean 'cubic'"), "{error}");
@@ -451,7 +451,8 @@ fn mistakes_are_told_before_anything_runs() {
     // The address is taken.
     let spec = flow(&topology, "first", Amount::Bytes(Bytes(1 << 40)), false, tcp("cubic", false));
     let first = launch(&topology, &spec, &control);
-    let error = Flow::launch(&spec, &topology.server, &topology.client, &control).unwrap_err().to_string();
+    let error =
+        Transfer::launch(&spec, &topology.server, &topology.client, &control).unwrap_err().to_string();
     assert!(error.contains("listen on 10.77.1.1:5000"), "{error}");
     control.stop();
     first.join();

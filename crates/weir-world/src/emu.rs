@@ -63,7 +63,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     control.0.begin_at(start);
     let cut_short = watch(scenario, &flows, &running, &|| link.is_finished(), options, start);
     control.0.stop();
-    let results: Vec<_> = running.into_iter().map(traffic::Flow::join).collect();
+    let results: Vec<_> = running.into_iter().map(traffic::Transfer::join).collect();
     let finished = link.stop()?;
     let host_drops = edges::host_drops(&topology)?;
     let wall = since(start);

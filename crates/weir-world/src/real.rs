@@ -144,7 +144,7 @@ pub(crate) fn launch(
     topology: &Topology,
     control: &Control,
     run: u64,
-) -> Result<Vec<traffic::Flow>, RunError> {
+) -> Result<Vec<traffic::Transfer>, RunError> {
     let hosts = Hosts::of(flows);
     let mut running = Vec::new();
     for (index, flow) in flows.iter().enumerate() {
@@ -153,7 +153,7 @@ pub(crate) fn launch(
             Direction::Down => (&topology.server, &topology.client),
             Direction::Up => (&topology.client, &topology.server),
         };
-        running.push(traffic::Flow::launch(&spec, server, client, control)?);
+        running.push(traffic::Transfer::launch(&spec, server, client, control)?);
     }
     Ok(running)
 }
@@ -207,12 +207,12 @@ fn flow_spec(
 pub(crate) fn watch(
     scenario: &Scenario,
     flows: &[Flow],
-    running: &[traffic::Flow],
+    running: &[traffic::Transfer],
     bottleneck_failed: &dyn Fn() -> bool,
     options: &RunOptions,
     start: Instant,
 ) -> Option<&'static str> {
-    let received: Vec<_> = running.iter().map(traffic::Flow::received).collect();
+    let received: Vec<_> = running.iter().map(traffic::Transfer::received).collect();
     let has_end = |flow: &Flow| flow.bytes.is_some() || flow.duration.is_some();
     loop {
         let now = since(start);

@@ -277,7 +277,7 @@ pub enum TrafficError {
 
 /// A flow under way.
 #[derive(Debug)]
-pub struct Flow {
+pub struct Transfer {
     name: String,
     stack: Stack,
     controller: Option<String>,
@@ -286,7 +286,7 @@ pub struct Flow {
     client: JoinHandle<ClientReport>,
 }
 
-impl Flow {
+impl Transfer {
     /// Opens the sockets of both ends, so that the server listens when this returns, and starts both threads. The
     /// client sets out at [`FlowSpec::start`].
     ///
@@ -326,7 +326,7 @@ impl Flow {
         Arc::clone(&self.received)
     }
 
-    /// Whether both ends are done, so that [`Flow::join`] returns at once.
+    /// Whether both ends are done, so that [`Transfer::join`] returns at once.
     pub fn is_finished(&self) -> bool {
         self.server.is_finished() && self.client.is_finished()
     }

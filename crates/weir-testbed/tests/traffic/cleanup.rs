@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::{Bytes, Duration as SimDuration};
 use weir_testbed::host::{Namespace, Topology, TopologySpec};
-use weir_testbed::traffic::{Amount, Control, Flow, FlowSpec, QuicSpec, TcpSpec, Traffic};
+use weir_testbed::traffic::{Amount, Control, FlowSpec, QuicSpec, TcpSpec, Traffic, Transfer};
 
 use weir_testkit::skip::root_and_turn;
 
@@ -135,7 +135,7 @@ fn child_builds_and_waits() {
             ecn: false,
             traffic,
         };
-        Flow::launch(&spec, &topology.server, &topology.client, &control).unwrap()
+        Transfer::launch(&spec, &topology.server, &topology.client, &control).unwrap()
     });
     std::thread::sleep(Duration::from_millis(200));
     let numbers: Vec<String> = inodes(&topology).iter().map(u64::to_string).collect();

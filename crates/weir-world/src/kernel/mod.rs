@@ -174,7 +174,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let failed = || listener.is_finished() || delays.is_finished();
     let cut_short = watch(scenario, &flows, &running, &failed, options, start);
     control.0.stop();
-    let results: Vec<_> = running.into_iter().map(traffic::Flow::join).collect();
+    let results: Vec<_> = running.into_iter().map(traffic::Transfer::join).collect();
     let io = format!("kernel htb, {}", delays.describe());
     let delayed = delays.stop()?;
     drain(&listener);
