@@ -20,8 +20,8 @@ use weir_link::{IoError, IoKind, Link, LinkConfig, PipelineConfig, RunReport, Ru
 use weir_qdisc::{Codel, CodelConfig};
 
 use super::{Bench, Line, machine, number};
-use weir_testbed::edges::{self, EdgeError};
 use weir_testbed::host::{HostError, Topology, TopologySpec};
+use weir_testbed::interfaces::{self, InterfacesError};
 use weir_testbed::traffic::{Amount, Control, FlowSpec, TcpSpec, Traffic, TrafficError, Transfer};
 
 /// Flows of each row.
@@ -46,7 +46,7 @@ pub enum BenchLinkError {
     Traffic(#[from] TrafficError),
     /// The interfaces could not be made fit for the bottleneck.
     #[error(transparent)]
-    Edges(#[from] EdgeError),
+    Interfaces(#[from] InterfacesError),
     /// The bottleneck could not be opened or lost an interface.
     #[error(transparent)]
     Link(#[from] IoError),
@@ -238,7 +238,7 @@ fn measure(
         Middle::Kernel { .. } => Topology::build_forwarding(&spec, &[])?,
     };
     let single_frames = middle != (Middle::Kernel { frames: false });
-    let _offloads = if single_frames { edges::prepare(&topology)? } else { Vec::new() };
+    let _offloads = if single_frames { interfaces::prepare(&topology)? } else { Vec::new() };
     let emulated = match middle {
         Middle::Emulated(io) => Some(emulate(&topology, io, rate)?),
         Middle::Kernel { .. } => {
@@ -279,7 +279,7 @@ fn measure(
         let message = format!("no data arrived ({})", errors.join("; "));
         return Err(BenchLinkError::Flow { row: name, message });
     }
-    let host_drops = edges::host_drops(&topology)?;
+    let host_drops = interfaces::host_drops(&topology)?;
     let packets = bytes as f64 / SEGMENT as f64;
     let lateness = report.as_ref().map(|report| report.pipeline.lateness);
     Ok(Some(Row {

@@ -1,5 +1,5 @@
 //! A network to measure in: hosts as network namespaces, and real TCP, QUIC and UDP traffic between them.
 
-pub mod edges;
 pub mod host;
+pub mod interfaces;
 pub mod traffic;

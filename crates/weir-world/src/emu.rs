@@ -15,8 +15,8 @@ use crate::run::{Ended, LAW_CAPACITY, RunError, RunOptions};
 use crate::world::{Clock, EMU, World};
 use weir_report::result::RunResult;
 use weir_scenario::{Refusal, Scenario};
-use weir_testbed::edges;
 use weir_testbed::host::Topology;
+use weir_testbed::interfaces;
 use weir_testbed::traffic::{self, Control};
 
 /// The world.
@@ -47,7 +47,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let topology = Topology::build(&spec)?;
     // A killed run has left journals, but no interfaces to restore. One that cannot be read is somebody else's.
     let _ = weir_netdev::offload::recover();
-    let _offloads = edges::prepare(&topology)?;
+    let _offloads = interfaces::prepare(&topology)?;
     let began = Arc::new(OnceLock::new());
     let capture =
         options.pcap.as_ref().map(|target| Capture::start(target, Arc::clone(&began))).transpose()?;
@@ -65,7 +65,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     control.0.stop();
     let results: Vec<_> = running.into_iter().map(traffic::Transfer::join).collect();
     let finished = link.stop()?;
-    let host_drops = edges::host_drops(&topology)?;
+    let host_drops = interfaces::host_drops(&topology)?;
     let wall = since(start);
 
     let mut recorder = Recorder::from_observer(finished.observer).ok_or(RunError::Panic("recorder"))?;

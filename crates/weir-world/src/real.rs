@@ -9,8 +9,8 @@ use weir_core::{Bytes, Duration, Seed};
 use weir_law::FlowKey;
 use weir_link::IoError;
 use weir_scenario::{Bottleneck, Direction, Flow, Hosts, Pattern, Refusal, Scenario};
-use weir_testbed::edges::EdgeError;
 use weir_testbed::host::{HostError, Topology, TopologySpec};
+use weir_testbed::interfaces::InterfacesError;
 use weir_testbed::traffic::{
     self, Amount, Control, FlowSpec, QuicSpec, Stack, TcpSpec, Traffic, TrafficError, UdpSpec,
 };
@@ -31,8 +31,8 @@ impl From<HostError> for RunError {
     }
 }
 
-impl From<EdgeError> for RunError {
-    fn from(error: EdgeError) -> Self {
+impl From<InterfacesError> for RunError {
+    fn from(error: InterfacesError) -> Self {
         Self::of_world(error)
     }
 }

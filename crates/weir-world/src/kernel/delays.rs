@@ -23,8 +23,8 @@ use crate::link_thread::{RunningLink, frames, step};
 use crate::real::delays;
 use crate::run::{RunError, RunOptions};
 use weir_scenario::Scenario;
-use weir_testbed::edges::{EdgeError, WAITING};
 use weir_testbed::host::{Namespace, Topology};
+use weir_testbed::interfaces::{InterfacesError, WAITING};
 
 /// Ends of the detour in the bottleneck, on the server's and on the client's side.
 const INNER: [&str; 2] = ["indelay0", "indelay1"];
@@ -189,5 +189,5 @@ impl UserDelays {
 
 fn without_merging(namespace: &Namespace, interface: &str) -> Result<OffloadGuard, RunError> {
     let prepared = namespace.enter(|| offload::prepare(interface, Role::Bottleneck))?;
-    Ok(prepared.map_err(EdgeError::from)?)
+    Ok(prepared.map_err(InterfacesError::from)?)
 }

@@ -32,8 +32,8 @@ use crate::run::{Ended, RunError, RunOptions};
 use crate::world::{Clock, KERNEL, World};
 use weir_report::result::RunResult;
 use weir_scenario::{Refusal, Scenario};
-use weir_testbed::edges;
 use weir_testbed::host::{HostError, Topology};
+use weir_testbed::interfaces;
 use weir_testbed::traffic::{self, Control};
 
 use delays::Delays;
@@ -144,7 +144,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let topology = Topology::build_forwarding(&spec, &[])?;
     // A killed run has left journals, but no interfaces to restore. One that cannot be read is somebody else's.
     let _ = weir_netdev::offload::recover();
-    let _offloads = edges::prepare(&topology)?;
+    let _offloads = interfaces::prepare(&topology)?;
     let device = &topology.bottleneck_client_iface;
     topology.bottleneck.tc(&tree.lines(device))?;
     let began = Arc::new(OnceLock::new());
@@ -183,7 +183,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let root = counters::root(&qdiscs);
     let mut heard = listener.stop(root.map(|root| root.queued))?;
     let law_counters = classifier.counters()?;
-    let host_drops = edges::host_drops(&topology)?;
+    let host_drops = interfaces::host_drops(&topology)?;
 
     let missed = heard.books.recorder.tap.take().map_or(0, |tap| tap.missed);
     capture.map(Capture::finish).transpose()?;

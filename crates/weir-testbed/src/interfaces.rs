@@ -10,7 +10,7 @@ pub const WAITING: u32 = 4_000;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
-pub enum EdgeError {
+pub enum InterfacesError {
     /// The hosts' queues could not be set.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -20,7 +20,7 @@ pub enum EdgeError {
 }
 
 /// Prepares all four interfaces. Offloads come back when the guards go.
-pub fn prepare(topology: &Topology) -> Result<Vec<OffloadGuard>, EdgeError> {
+pub fn prepare(topology: &Topology) -> Result<Vec<OffloadGuard>, InterfacesError> {
     let mut guards = Vec::new();
     for (host, interface) in ends(topology) {
         guards.push(host.enter(|| offload::prepare(interface, Role::Host))??);
