@@ -1,7 +1,16 @@
-//! Many runs at once: a [`sweep`] over a scenario's keys, a [`suite`] of scenarios with what is expected of them, a
-//! [`figure`] beside a paper's numbers. All of them run as a [`batch`] or as the cells of a sweep.
+//! Many runs: a [`sweep`] over a scenario's keys, a [`suite`] of scenarios with what is expected of them, a [`figure`]
+//! beside a paper's numbers.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `engine` | runs jobs side by side, keeps each result under its address, goes on after an interrupt |
+//! | `batch` | jobs in a list, each with a folder of tables; suites and figures are batches |
+//! | [`sweep`], [`suite`], [`figure`] | make the jobs, and tables and pages of what came of them |
 
-pub mod batch;
+mod batch;
+mod engine;
 pub mod figure;
 pub mod suite;
 pub mod sweep;
+
+pub use engine::{CELLS, Job, Options, Progress, StudyError};

@@ -66,10 +66,10 @@ fn all_that_comes_with_weir_is_well_below_what_a_run_may_cost() {
     let mut scenarios: Vec<Scenario> = files.iter().map(|path| Scenario::load(path).unwrap()).collect();
     scenarios.extend(suite::all().unwrap().into_iter().flat_map(|suite| suite.scenarios));
     for figure in figure::all() {
-        for variant in figure.about().variants {
+        for variant in &figure.about().variants {
             let plan = Plan {
                 world: weir_world::SIM,
-                variant: variant.name,
+                variant: variant.name.clone(),
                 quick: false,
                 runs: Some(1),
                 seed: 1,

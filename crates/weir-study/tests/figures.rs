@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_report::result::RunResult;
 use weir_scenario::Scenario;
-use weir_study::batch::{BatchOptions, BatchProgress, Job, UNFINISHED};
-use weir_study::figure::{self, About, Cell, Figure, FigureError, FigureResult, Plan, Variant};
+use weir_study::figure::{self, About, Cell, Figure, FigureError, Findings, Place, Plan};
+use weir_study::{CELLS, Job, Options, Progress};
 use weir_testkit::skip::root_and_turn;
 use weir_world::RunOptions;
 
@@ -21,27 +21,32 @@ fn scenario(bottleneck: &str, flows: &[&str]) -> Scenario {
 }
 
 /// Completion times of 500 kB behind two queues.
-struct Small;
+struct Small(About);
+
+const ABOUT: &str = r#"
+id = "test/1"
+title = "Completion times"
+paper = "none"
+worlds = ["emu"]
+state = "complete"
+axes = ["queue"]
+value = { name = "time", unit = "s", decimals = 2 }
+plot = { kind = "points", y = "s", from = 0, to = 1 }
+[[variant]]
+name = "paper"
+says = ""
+law = "paper"
+"#;
 
 const QUEUES: [&str; 2] = ["bfifo limit 1bdp", "codel limit 1bdp"];
 
+fn small() -> Small {
+    Small(toml::from_str(ABOUT).unwrap())
+}
+
 impl Figure for Small {
-    fn about(&self) -> About {
-        let variant = Variant {
-            name: "paper".to_owned(),
-            says: String::new(),
-            law: weir_law::Preset::Paper,
-            codel: String::new(),
-            equal_load: false,
-        };
-        About {
-            id: "test/1".to_owned(),
-            title: "Completion times".to_owned(),
-            paper: "none".to_owned(),
-            worlds: vec!["emu"],
-            state: "complete",
-            variants: vec![variant],
-        }
+    fn about(&self) -> &About {
+        &self.0
     }
 
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
@@ -60,37 +65,18 @@ impl Figure for Small {
         all.filter(|job| plan.only.as_ref().is_none_or(|only| job.name.contains(only.as_str()))).collect()
     }
 
-    fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> FigureResult {
-        let rows = jobs.iter().zip(results).map(|(job, result)| {
-            let measured = result
-                .as_ref()
-                .ok()
-                .inspect(|result| assert_small(result))
-                .and_then(|result| result.flows[0].fct_s);
+    fn reduce(&self, _: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
+        let cells = jobs.iter().zip(results).map(|(job, result)| {
+            let measured = result.as_ref().ok().inspect(|result| assert_small(result));
+            let measured = measured.and_then(|result| result.flows[0].fct_s);
             Cell {
-                row: job.name.clone(),
-                column: "FCT".to_owned(),
-                rtt: "5ms".to_owned(),
-                paper: None,
-                paper_says: None,
-                measured,
                 runs: measured.into_iter().collect(),
                 notes: result.as_ref().err().cloned().into_iter().collect(),
+                ..Cell::at(Place::new(&self.0, [&job.name]))
             }
+            .averaged()
         });
-        FigureResult {
-            figure: "test/1".to_owned(),
-            world: "emu".to_owned(),
-            seed: plan.seed,
-            variant: plan.variant.clone(),
-            quick: plan.quick,
-            continued: 0,
-            rows: rows.collect(),
-            statements: Vec::new(),
-            warnings: Vec::new(),
-            table: "table".to_owned(),
-            html: "<!doctype html>".to_owned(),
-        }
+        Findings { cells: cells.collect(), statements: Vec::new() }
     }
 }
 
@@ -117,14 +103,15 @@ fn a_figure_runs_its_cells_side_by_side_and_keeps_their_data() {
     let folder = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
     let told = Mutex::new(Vec::new());
-    let progress = |now: BatchProgress| told.lock().unwrap().push((now.done, now.total));
-    let options = |out: &str| BatchOptions {
+    let progress = |now: Progress| told.lock().unwrap().push((now.done, now.total));
+    let options = |out: &str| Options {
         out: folder.path().join(out),
         jobs: Some(2),
+        retry_failed: false,
         run: RunOptions::new(&stop),
         progress: &progress,
     };
-    let result = figure::run(&Small, &plan(None), &options("whole")).unwrap();
+    let result = figure::run(&small(), &plan(None), &options("whole")).unwrap();
     assert_eq!(result.rows.len(), 2);
     for cell in &result.rows {
         // 500 kB at 20 Mbit/s take 0.22 s.
@@ -146,14 +133,15 @@ fn a_figure_that_is_stopped_says_which_cells_are_missing() {
     let folder = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
     // Stops after the first of two runs.
-    let progress = |_: BatchProgress| stop.store(true, Ordering::Relaxed);
-    let options = BatchOptions {
+    let progress = |_: Progress| stop.store(true, Ordering::Relaxed);
+    let options = Options {
         out: folder.path().to_owned(),
         jobs: Some(1),
+        retry_failed: false,
         run: RunOptions::new(&stop),
         progress: &progress,
     };
-    let result = figure::run(&Small, &plan(None), &options).unwrap();
+    let result = figure::run(&small(), &plan(None), &options).unwrap();
     assert!(result.rows[0].measured.is_some() && result.rows[0].notes.is_empty(), "{:?}", result.rows);
     assert_eq!(result.rows[1].measured, None);
     assert!(result.rows[1].notes[0].contains("interrupted"), "{:?}", result.rows);
@@ -163,56 +151,26 @@ fn a_figure_that_is_stopped_says_which_cells_are_missing() {
     let again = |seed| {
         let stop = AtomicBool::new(false);
         let told = Mutex::new(Vec::new());
-        let progress = |now: BatchProgress| told.lock().unwrap().push((now.done, now.last));
-        let options = BatchOptions {
+        let progress = |now: Progress| told.lock().unwrap().push((now.done, now.last));
+        let options = Options {
             out: folder.path().to_owned(),
             jobs: Some(1),
+            retry_failed: false,
             run: RunOptions::new(&stop),
             progress: &progress,
         };
-        let result = figure::run(&Small, &Plan { seed, ..plan(None) }, &options).unwrap();
+        let result = figure::run(&small(), &Plan { seed, ..plan(None) }, &options).unwrap();
         (result, told.into_inner().unwrap())
     };
-    let list = folder.path().join(UNFINISHED);
-    assert!(list.exists());
+    let cells = folder.path().join(CELLS);
+    assert!(cells.exists() && result.missing == 1);
     let (second, told) = again(5);
     assert_eq!((second.continued, second.rows[0].measured), (1, result.rows[0].measured));
     assert!(second.rows.iter().all(|cell| cell.measured.is_some()), "{:?}", second.rows);
     assert_eq!(told, [(1, String::new()), (2, name_of(QUEUES[1]))]);
-    assert!(!list.exists());
+    assert!(!cells.exists() && second.missing == 0);
     let (third, told) = again(5);
     assert_eq!((third.continued, told.len()), (0, 2));
-}
-
-#[test]
-fn what_others_measured_is_measured_again() {
-    let Some(_turn) = root_and_turn() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let stop = AtomicBool::new(true);
-    let make = |stop: &AtomicBool, seed| {
-        let options = BatchOptions {
-            out: folder.path().to_owned(),
-            jobs: Some(1),
-            run: RunOptions::new(stop),
-            progress: &|_| {},
-        };
-        figure::run(&Small, &Plan { seed, ..plan(Some("bfifo")) }, &options).unwrap()
-    };
-    make(&stop, 5);
-    let list = folder.path().join(UNFINISHED);
-    let measurer = std::fs::read_to_string(&list).unwrap();
-    stop.store(false, Ordering::Relaxed);
-    make(&stop, 5);
-    let run = name_of(QUEUES[0]);
-    // Listed by this build, by another one, and for another seed.
-    for (first, seed, continued) in [(measurer.as_str(), 5, 1), ("weir 0\n", 5, 0), (measurer.as_str(), 6, 0)]
-    {
-        std::fs::write(&list, format!("{first}{run}\n")).unwrap();
-        assert_eq!(make(&stop, seed).continued, continued, "{first} {seed}");
-    }
-    // A line that was cut off lists nothing.
-    std::fs::write(&list, format!("{measurer}{run}")).unwrap();
-    assert_eq!(make(&stop, 6).continued, 0);
 }
 
 fn name_of(queue: &str) -> String {
@@ -222,14 +180,15 @@ fn name_of(queue: &str) -> String {
 #[test]
 fn a_figure_that_cannot_be_made_says_so_before_it_runs() {
     let stop = AtomicBool::new(false);
-    let options = |out: &str| BatchOptions {
+    let options = |out: &str| Options {
         out: out.into(),
         jobs: None,
+        retry_failed: false,
         run: RunOptions::new(&stop),
         progress: &|_| panic!("nothing may run"),
     };
     let wrong = Plan { variant: "papre".to_owned(), ..plan(None) };
-    assert!(matches!(figure::run(&Small, &wrong, &options("/nowhere")), Err(FigureError::Variant { .. })));
-    let nothing = figure::run(&Small, &plan(Some("no such cell")), &options("/nowhere"));
+    assert!(matches!(figure::run(&small(), &wrong, &options("/nowhere")), Err(FigureError::Variant { .. })));
+    let nothing = figure::run(&small(), &plan(Some("no such cell")), &options("/nowhere"));
     assert!(matches!(nothing, Err(FigureError::Nothing(_))));
 }

@@ -1,6 +1,6 @@
 //! What a figure draws at random comes from its seed alone.
 
-use weir_study::batch::Job;
+use weir_study::Job;
 use weir_study::figure::{self, Plan};
 
 fn jobs(id: &str, seed: u64) -> Vec<Job> {

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use weir_study::sweep::{Sweep, SweepOptions};
+use weir_study::Options;
+use weir_study::sweep::Sweep;
+use weir_world::RunOptions;
 
 #[test]
 fn a_sweep_says_where_repeated_runs_are_identical() {
@@ -17,15 +19,8 @@ fn a_sweep_says_where_repeated_runs_are_identical() {
         std::fs::write(&path, text).unwrap();
         let sweep = Sweep::load(&path, weir_study::sweep::MOST_CELLS, false).unwrap();
         let stop = AtomicBool::new(false);
-        let options = SweepOptions {
-            out: folder.path().join("out"),
-            jobs: Some(1),
-            retry_failed: false,
-            command: String::new(),
-            stop: &stop,
-            progress: &|_| {},
-        };
-        let result = weir_study::sweep::run(&sweep, &options).unwrap();
+        let options = Options::new(folder.path().join("out"), RunOptions::new(&stop));
+        let result = weir_study::sweep::run(&sweep, &options, "").unwrap();
         let page = std::fs::read_to_string(folder.path().join("out/sweep.html")).unwrap();
         (result.table, page)
     };

@@ -5,8 +5,8 @@
 use serde::Deserialize;
 use weir_core::{Duration, Rate};
 
-use super::setting::{FlowKind, Variant, scaled, scenario, uses_ecn};
-use super::{About, Cell, Figure, FigureResult, Job, Plan, Statement, mean, page};
+use super::setting::{FlowKind, scaled, scenario, uses_ecn};
+use super::{About, Cell, Figure, Findings, Job, Place, Plan, Statement};
 use weir_report::result::RunResult;
 
 const SETTING: &str = include_str!("../../figures/crq/4/figure.toml");
@@ -15,16 +15,13 @@ const SETTING: &str = include_str!("../../figures/crq/4/figure.toml");
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Crq4 {
-    id: String,
-    title: String,
-    paper: String,
+    about: About,
     rate: Rate,
     bytes: u64,
     rtts: Vec<Duration>,
     runs: u32,
     flow: Vec<FlowKind>,
     queue: Vec<Queue>,
-    variant: Vec<Variant>,
     says: Vec<Says>,
 }
 
@@ -45,7 +42,7 @@ struct Says {
 }
 
 /// A cell and the runs that fill it.
-struct Place<'a> {
+struct Spot<'a> {
     queue: &'a str,
     rtt: Duration,
     kind: &'a FlowKind,
@@ -60,10 +57,10 @@ impl Crq4 {
         toml::from_str(SETTING).expect("figures/crq/4/figure.toml is sound")
     }
 
-    fn places(&self) -> impl Iterator<Item = Place<'_>> {
+    fn spots(&self) -> impl Iterator<Item = Spot<'_>> {
         self.queue.iter().flat_map(move |queue| {
             self.rtts.iter().flat_map(move |rtt| {
-                self.flow.iter().map(move |kind| Place { queue: &queue.name, rtt: *rtt, kind })
+                self.flow.iter().map(move |kind| Spot { queue: &queue.name, rtt: *rtt, kind })
             })
         })
     }
@@ -72,37 +69,36 @@ impl Crq4 {
         plan.runs.unwrap_or(if plan.quick { 1 } else { self.runs })
     }
 
-    fn says(&self, place: &Place) -> Option<String> {
+    fn says(&self, spot: &Spot) -> Option<String> {
         self.says
             .iter()
             .find(|says| {
-                says.queue == place.queue
-                    && says.flow == place.kind.name
-                    && says.rtt.is_none_or(|rtt| rtt == place.rtt)
+                says.queue == spot.queue
+                    && says.flow == spot.kind.name
+                    && says.rtt.is_none_or(|rtt| rtt == spot.rtt)
             })
             .map(|says| says.verdict.clone())
     }
 }
 
-fn job_name(place: &Place, run: u32) -> String {
-    format!("{}, {}, {}, run {run}", place.queue, place.rtt, place.kind.name)
+fn job_name(spot: &Spot, run: u32) -> String {
+    format!("{}, {}, {}, run {run}", spot.queue, spot.rtt, spot.kind.name)
 }
 
 impl Figure for Crq4 {
-    fn about(&self) -> About {
-        About::new(&self.id, &self.title, &self.paper, &self.variant)
+    fn about(&self) -> &About {
+        &self.about
     }
 
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
-        let variant =
-            self.variant.iter().find(|variant| variant.name == plan.variant).unwrap_or(&self.variant[0]);
+        let variant = self.about.variant(&plan.variant);
         let (rate, bytes) = scaled(plan.quick, self.rate, self.bytes);
         // Ten times as long as the bytes take alone: a flow that needs longer is starved.
         let timeout = rate.time_for(bytes) * 10;
-        self.places()
-            .flat_map(|place| {
+        self.spots()
+            .flat_map(|spot| {
                 (0..self.runs(plan))
-                    .map(move |run| (run, job_name(&place, run), place.queue, place.rtt, place.kind))
+                    .map(move |run| (run, job_name(&spot, run), spot.queue, spot.rtt, spot.kind))
             })
             .map(|(run, name, queue, rtt, kind)| {
                 let flows = vec![kind.flow(bytes, uses_ecn(queue))];
@@ -117,22 +113,15 @@ impl Figure for Crq4 {
             .collect()
     }
 
-    fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> FigureResult {
-        let mut rows = Vec::new();
-        for place in self.places() {
-            let mut cell = Cell {
-                row: place.kind.name.clone(),
-                column: place.queue.to_owned(),
-                rtt: place.rtt.to_string(),
-                paper: None,
-                paper_says: self.says(&place),
-                measured: None,
-                runs: Vec::new(),
-                notes: Vec::new(),
-            };
+    fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
+        let mut cells = Vec::new();
+        for spot in self.spots() {
+            let labels = [&spot.kind.name, spot.queue, &spot.rtt.to_string()];
+            let at = Place::new(&self.about, labels);
+            let mut cell = Cell { paper_says: self.says(&spot), ..Cell::at(at) };
             let mut planned = false;
             for run in 0..self.runs(plan) {
-                let name = job_name(&place, run);
+                let name = job_name(&spot, run);
                 let Some(index) = jobs.iter().position(|job| job.name == name) else { continue };
                 planned = true;
                 match &results[index] {
@@ -152,17 +141,12 @@ impl Figure for Crq4 {
                     Err(error) => cell.notes.push(format!("run {run}: {error}")),
                 }
             }
-            cell.measured = mean(&cell.runs);
             if planned {
-                rows.push(cell);
+                cells.push(cell.averaged());
             }
         }
-        let statements = rows.iter().filter_map(statement).collect();
-        let mut result =
-            FigureResult::new(&self.id, plan, rows, statements, crate::batch::warnings(jobs, results));
-        result.table = super::table::table_of(&result, "score 0-100", 0);
-        result.html = page::scores(&self.title, &self.paper, &result);
-        result
+        let statements = cells.iter().filter_map(statement).collect();
+        Findings { cells, statements }
     }
 }
 
@@ -176,7 +160,7 @@ fn statement(cell: &Cell) -> Option<Statement> {
         _ => return None,
     };
     Some(Statement {
-        text: format!("{} at {}, {}, stands as {says}", cell.row, cell.column, cell.rtt),
+        text: format!("{} at {}, stands as {says}", cell.place.row(), cell.place.column().join(", ")),
         paper: says.clone(),
         measured: format!("score {measured:.0}"),
         holds,

@@ -1,7 +1,7 @@
 //! CRQ figure 5: the FCT score of responsive flows beside unresponsive UDP, one queue against CRQ's two.
 //!
-//! Every configuration of queues runs once per flow kind and round-trip time; the four columns of the paper are pairs of
-//! these runs, so that one baseline serves all the columns that it stands in.
+//! Every configuration of queues runs once per flow kind and round-trip time; the four columns of the paper are pairs
+//! of these runs, so that one baseline serves all the columns that it stands in.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use weir_core::{Duration, Rate, Seed};
 use weir_qdisc::config::{CrqKeys, QdiscConfig, SplitKind};
 use weir_qdisc::{Sharing, Switching};
 
-use super::setting::{FlowKind, Variant, scaled, scenario, uses_ecn};
-use super::{About, Cell, Figure, FigureResult, Job, Plan, Statement, mean, page};
+use super::setting::{FlowKind, scaled, scenario, uses_ecn};
+use super::{About, Cell, Figure, Findings, Job, Place, Plan, Statement, Variant, mean};
 use weir_report::result::{RunResult, fct_score};
 use weir_scenario::Flow;
 use weir_testbed::traffic::Stack;
@@ -22,9 +22,7 @@ const SETTING: &str = include_str!("../../figures/crq/5/figure.toml");
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Crq5 {
-    id: String,
-    title: String,
-    paper: String,
+    about: About,
     rate: Rate,
     bytes: u64,
     rtts: Vec<Duration>,
@@ -34,7 +32,6 @@ pub(super) struct Crq5 {
     mixes: Mixes,
     flow: Vec<FlowKind>,
     pair: Vec<Pair>,
-    variant: Vec<Variant>,
     published: BTreeMap<String, Vec<f64>>,
 }
 
@@ -73,10 +70,6 @@ impl Crq5 {
         toml::from_str(SETTING).expect("figures/crq/5/figure.toml is sound")
     }
 
-    fn variant(&self, plan: &Plan) -> &Variant {
-        self.variant.iter().find(|variant| variant.name == plan.variant).unwrap_or(&self.variant[0])
-    }
-
     fn runs(&self, plan: &Plan, row: &str) -> u32 {
         let full = if row == self.mixes.name { self.mixes.mixes } else { self.runs };
         plan.runs.unwrap_or(if plan.quick { 1 } else { full })
@@ -86,8 +79,8 @@ impl Crq5 {
         self.flow.iter().map(|kind| kind.name.as_str()).chain([self.mixes.name.as_str()])
     }
 
-    /// The responsive flows of a row in one run. Random mixes are drawn from (seed, run) alone, so that the baseline and
-    /// CRQ face the same flows.
+    /// The responsive flows of a row in one run. Random mixes are drawn from (seed, run) alone, so that the baseline
+    /// and CRQ face the same flows.
     fn flows(&self, plan: &Plan, row: &str, run: u32, ecn: bool) -> Vec<Flow> {
         if let Some(kind) = self.flow.iter().find(|kind| kind.name == row) {
             return vec![kind.flow(scaled(plan.quick, self.rate, self.bytes).1, ecn)];
@@ -104,7 +97,7 @@ impl Crq5 {
     }
 
     fn job(&self, plan: &Plan, queues: &Queues, rtt: Duration, row: &str, run: u32) -> Job {
-        let variant = self.variant(plan);
+        let variant = self.about.variant(&plan.variant);
         let rate = scaled(plan.quick, self.rate, 0).0;
         let mut flows = self.flows(plan, row, run, queues.ecn);
         let total: u64 = flows.iter().filter_map(|flow| flow.bytes).map(|bytes| bytes.0).sum();
@@ -172,13 +165,13 @@ fn job_name(queues: &str, rtt: Duration, row: &str, run: u32) -> String {
 }
 
 impl Figure for Crq5 {
-    fn about(&self) -> About {
-        About::new(&self.id, &self.title, &self.paper, &self.variant)
+    fn about(&self) -> &About {
+        &self.about
     }
 
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
         let mut jobs = Vec::new();
-        for queues in self.queues(self.variant(plan)) {
+        for queues in self.queues(self.about.variant(&plan.variant)) {
             for rtt in &self.rtts {
                 for row in self.row_names() {
                     jobs.extend((0..self.runs(plan, row)).map(|run| self.job(plan, &queues, *rtt, row, run)));
@@ -189,27 +182,20 @@ impl Figure for Crq5 {
         jobs
     }
 
-    fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> FigureResult {
+    fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
         let find = |queues: &str, rtt, row: &str, run| {
             let name = job_name(queues, rtt, row, run);
             jobs.iter().position(|job| job.name == name).map(|index| &results[index])
         };
-        let mut rows = Vec::new();
+        let mut cells = Vec::new();
         for row in self.row_names() {
             for (pair_index, pair) in self.pair.iter().enumerate() {
                 for (rtt_index, rtt) in self.rtts.iter().enumerate() {
                     let published = self.published.get(row);
-                    let mut cell = Cell {
-                        row: row.to_owned(),
-                        column: pair.name.clone(),
-                        rtt: rtt.to_string(),
-                        paper: published
-                            .and_then(|values| values.get(pair_index * self.rtts.len() + rtt_index).copied()),
-                        paper_says: None,
-                        measured: None,
-                        runs: Vec::new(),
-                        notes: Vec::new(),
-                    };
+                    let paper = published
+                        .and_then(|values| values.get(pair_index * self.rtts.len() + rtt_index).copied());
+                    let at = Place::new(&self.about, [row, &pair.name, &rtt.to_string()]);
+                    let mut cell = Cell { paper, ..Cell::at(at) };
                     let mut planned = false;
                     for run in 0..self.runs(plan, row) {
                         let (Some(baseline), Some(system)) =
@@ -219,33 +205,26 @@ impl Figure for Crq5 {
                         };
                         planned = true;
                         match (baseline, system) {
-                            (Ok(baseline), Ok(system)) => {
-                                cell.runs.extend(score(baseline, system, run, &mut cell.notes))
-                            }
+                            (Ok(baseline), Ok(system)) => add(&mut cell, baseline, system, run),
                             (Err(error), _) | (_, Err(error)) => {
                                 cell.notes.push(format!("run {run}: {error}"))
                             }
                         }
                     }
-                    cell.measured = mean(&cell.runs);
                     if planned {
-                        rows.push(cell);
+                        cells.push(cell.averaged());
                     }
                 }
             }
         }
-        let statements = statements(&rows);
-        let mut result =
-            FigureResult::new(&self.id, plan, rows, statements, crate::batch::warnings(jobs, results));
-        result.table = super::table::table_of(&result, "mean FCT score, -1 to 1", 2);
-        result.html = page::heat(&self.title, &self.paper, &result, 0.15);
-        result
+        let statements = statements(&cells);
+        Findings { cells, statements }
     }
 }
 
-/// The mean score over the responsive flows of a run. A flow that was cut off counts with the time it had: its score is
-/// a bound, and the cell says so.
-fn score(baseline: &RunResult, system: &RunResult, run: u32, notes: &mut Vec<String>) -> Option<f64> {
+/// Adds the mean score over the responsive flows of a run. A flow that was cut off counts with the time it had: its
+/// score is a bound, and the cell says so.
+fn add(cell: &mut Cell, baseline: &RunResult, system: &RunResult, run: u32) {
     let mut scores = Vec::new();
     let mut unfinished = 0;
     for (before, after) in baseline.flows.iter().zip(&system.flows).filter(|(flow, _)| flow.stack != "udp") {
@@ -256,17 +235,17 @@ fn score(baseline: &RunResult, system: &RunResult, run: u32, notes: &mut Vec<Str
         scores.push(fct_score(time(before, baseline), time(after, system)));
     }
     if unfinished > 0 {
-        notes
-            .push(format!("run {run}: {unfinished} flows were cut off at the timeout; the score is a bound"));
+        let note = "flows were cut off at the timeout; the score is a bound";
+        cell.notes.push(format!("run {run}: {unfinished} {note}"));
+        cell.is_bound = true;
     }
-    mean(&scores)
+    cell.runs.extend(mean(&scores));
 }
 
 /// The paper's takeaways.
-fn statements(rows: &[Cell]) -> Vec<Statement> {
-    let value = |row: &str, column: &str, rtt: &str| {
-        rows.iter().find(|cell| cell.row == row && cell.column == column && cell.rtt == rtt)
-    };
+fn statements(cells: &[Cell]) -> Vec<Statement> {
+    let is_in = |cell: &&Cell, column: &[&str]| cell.place.column() == column;
+    let of_row = |row: &str| cells.iter().filter(|cell| cell.place.row() == row).collect::<Vec<_>>();
     let mut statements = Vec::new();
     let mut state = |text: &str, paper: &str, cells: Vec<&Cell>, holds: fn(f64) -> bool| {
         let measured: Vec<f64> = cells.iter().filter_map(|cell| cell.measured).collect();
@@ -280,7 +259,6 @@ fn statements(rows: &[Cell]) -> Vec<Statement> {
             });
         }
     };
-    let of_row = |row: &str| rows.iter().filter(|cell| cell.row == row).collect::<Vec<_>>();
     state(
         "TCP Cubic (u) completes sooner with CRQ in every setting",
         "all > 0",
@@ -293,13 +271,17 @@ fn statements(rows: &[Cell]) -> Vec<Statement> {
     state(
         "Against drop-tail at 5 ms every kind of flow completes sooner with CRQ",
         "0.16 to 0.76",
-        rows.iter().filter(|cell| cell.column == "DT, CoDel/DT" && cell.rtt == "5ms").collect(),
+        cells.iter().filter(|cell| is_in(cell, &["DT, CoDel/DT", "5ms"])).collect(),
         |v| v > 0.0,
     );
     state(
         "TCP BBR loses where ECN decides, at 5 ms",
         "-0.45 -0.44",
-        ["TCP BBR (u)", "TCP BBR (b)"].iter().filter_map(|row| value(row, "CoDel ECN", "5ms")).collect(),
+        ["TCP BBR (u)", "TCP BBR (b)"]
+            .iter()
+            .flat_map(|row| of_row(row))
+            .filter(|cell| is_in(cell, &["CoDel ECN", "5ms"]))
+            .collect(),
         |v| v < 0.0,
     );
     statements

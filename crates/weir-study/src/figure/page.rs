@@ -2,48 +2,55 @@
 
 use std::fmt::Write;
 
-use super::FigureResult;
+use super::cell::Grid;
+use super::{About, Cell, FigureResult, Plot};
 use weir_report::page::{self, StripColumn, StripPanel};
 
-/// A page with a point per run: for figures of scores.
-pub(super) fn scores(title: &str, paper: &str, result: &FigureResult) -> String {
+/// The page of a figure.
+pub(super) fn html(about: &About, result: &FigureResult) -> String {
+    let plot = match &about.plot {
+        Plot::Points { y, from, to } => points(result, y, (*from, *to)),
+        Plot::Heat { tolerance } => heat(result, *tolerance),
+    };
+    whole(&about.title, &about.paper, result, &plot)
+}
+
+/// A point per run: a panel for each label of the second axis.
+fn points(result: &FigureResult, y: &str, range: (f64, f64)) -> String {
     let mut panels: Vec<StripPanel> = Vec::new();
-    // Columns of one flow stand together, whatever the order of the cells.
+    // Columns of one row stand together, whatever the order of the cells.
     let mut cells: Vec<_> = result.rows.iter().collect();
-    let first = |row: &str| result.rows.iter().position(|cell| cell.row == row);
-    cells.sort_by_key(|cell| first(&cell.row));
+    let first = |row: &str| result.rows.iter().position(|cell| cell.place.row() == row);
+    cells.sort_by_key(|cell| first(cell.place.row()));
     for cell in cells {
-        let panel = match panels.iter_mut().position(|panel| panel.title == cell.column) {
+        let mut labels = cell.place.column().into_iter();
+        let title = labels.next().unwrap_or("");
+        let panel = match panels.iter_mut().position(|panel| panel.title == title) {
             Some(index) => &mut panels[index],
             None => {
-                panels.push(StripPanel { title: cell.column.clone(), columns: Vec::new() });
+                panels.push(StripPanel { title: title.to_owned(), columns: Vec::new() });
                 panels.last_mut().expect("one was just pushed")
             }
         };
         panel.columns.push(StripColumn {
-            group: cell.row.clone(),
-            label: cell.rtt.clone(),
+            group: cell.place.row().to_owned(),
+            label: labels.collect::<Vec<_>>().join(", "),
             points: cell.runs.clone(),
             paper: cell.paper,
         });
     }
-    whole(title, paper, result, &page::strip_plot(&panels, "responsiveness score", (0.0, 100.0)))
+    page::strip_plot(&panels, y, range)
 }
 
-/// A page with the paper's table and ours: for figures of numbers.
-pub(super) fn heat(title: &str, paper: &str, result: &FigureResult, tolerance: f64) -> String {
-    let (rows, columns) = super::axes(result);
-    let names: Vec<String> = columns.iter().map(|(column, rtt)| format!("{column}, {rtt}")).collect();
-    let table = |value: fn(&super::Cell) -> Option<f64>| -> Vec<Vec<Option<f64>>> {
-        rows.iter()
-            .map(|row| {
-                columns.iter().map(|column| super::cell(result, row, column).and_then(value)).collect()
-            })
-            .collect()
+/// The paper's table and ours.
+fn heat(result: &FigureResult, tolerance: f64) -> String {
+    let grid = Grid::of(&result.rows);
+    let rows: Vec<String> = grid.rows.iter().map(|row| (*row).to_owned()).collect();
+    let columns: Vec<String> = grid.columns.iter().map(|column| column.join(", ")).collect();
+    let table = |value: fn(&Cell) -> Option<f64>| -> Vec<Vec<Option<f64>>> {
+        grid.rows.iter().map(|row| grid.row(row).map(|cell| cell.and_then(value)).collect()).collect()
     };
-    let body =
-        page::heat_table(&rows, &names, &table(|cell| cell.measured), &table(|cell| cell.paper), tolerance);
-    whole(title, paper, result, &body)
+    page::heat_table(&rows, &columns, &table(|cell| cell.measured), &table(|cell| cell.paper), tolerance)
 }
 
 fn whole(title: &str, paper: &str, result: &FigureResult, plot: &str) -> String {
@@ -74,7 +81,8 @@ fn whole(title: &str, paper: &str, result: &FigureResult, plot: &str) -> String 
         .rows
         .iter()
         .flat_map(|cell| {
-            cell.notes.iter().map(move |note| format!("{}, {}, {}: {note}", cell.row, cell.column, cell.rtt))
+            let place = cell.place.labels().collect::<Vec<_>>().join(", ");
+            cell.notes.iter().map(move |note| format!("{place}: {note}"))
         })
         .chain(result.warnings.iter().cloned())
         .collect();

@@ -2,8 +2,9 @@
 
 use thiserror::Error;
 
-use super::{Figure, FigureResult, Plan};
-use crate::batch::{self, BatchError, BatchOptions};
+use super::{Figure, FigureResult, Findings, Plan, page, table};
+use crate::batch;
+use crate::engine::{Options, StudyError};
 use weir_report::output;
 
 /// A figure that could not be made.
@@ -36,30 +37,30 @@ pub enum FigureError {
     Nothing(String),
     /// The runs could not be made, or data not be written.
     #[error(transparent)]
-    Batch(#[from] BatchError),
+    Study(#[from] StudyError),
 }
 
-/// Makes a figure. On interrupt, the cells that were filled until then are kept and the rest is missing; the same figure
-/// made in the same folder then takes the runs that have ended from there ([`FigureResult::continued`]).
+/// Makes a figure. On interrupt, the cells that were filled until then are kept and the rest is missing; the same
+/// figure made in the same folder then takes the runs that have ended from there ([`FigureResult::continued`]).
 ///
 /// If data cannot be written, `stop` of the options is set, so that nothing else is measured in vain.
 ///
 /// # Errors
-/// If the plan names a variant or cells that there are not, or data cannot be written. A run that fails is no error: its
-/// cell says so.
-pub fn run(figure: &dyn Figure, plan: &Plan, options: &BatchOptions) -> Result<FigureResult, FigureError> {
+/// If the plan names a variant or cells that there are not, or data cannot be written. A run that fails is no
+/// error: its cell says so.
+pub fn run(figure: &dyn Figure, plan: &Plan, options: &Options) -> Result<FigureResult, FigureError> {
     let about = figure.about();
     if about.variants.iter().all(|variant| variant.name != plan.variant) {
         let known: Vec<_> = about.variants.iter().map(|variant| variant.name.as_str()).collect();
         return Err(FigureError::Variant {
-            figure: about.id,
+            figure: about.id.clone(),
             variant: plan.variant.clone(),
             known: known.join(", "),
         });
     }
-    if !about.worlds.contains(&plan.world.name()) {
+    if about.worlds.iter().all(|world| world != plan.world.name()) {
         return Err(FigureError::World {
-            figure: about.id,
+            figure: about.id.clone(),
             world: plan.world.name(),
             known: about.worlds.join(", "),
         });
@@ -69,12 +70,28 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &BatchOptions) -> Result<F
         return Err(FigureError::Nothing(plan.only.clone().unwrap_or_default()));
     }
     let batch = batch::run(&jobs, plan.world, options)?;
-    let mut result = figure.reduce(plan, &jobs, &batch.results);
-    result.continued = batch.continued;
+    let Findings { cells, statements } = figure.reduce(plan, &jobs, &batch.results);
+    let mut result = FigureResult {
+        figure: about.id.clone(),
+        world: plan.world.name().to_owned(),
+        seed: plan.seed,
+        variant: plan.variant.clone(),
+        quick: plan.quick,
+        continued: batch.continued,
+        damaged: batch.damaged,
+        missing: batch.missing,
+        rows: cells,
+        statements,
+        warnings: batch::warnings(&jobs, &batch.results),
+        table: String::new(),
+        html: String::new(),
+    };
+    result.table = table::text(about, &result);
+    result.html = page::html(about, &result);
     let json = serde_json::to_string_pretty(&result).expect("a figure is plain data");
     let texts =
         [("figure.txt", result.table.as_str()), ("figure.html", &result.html), ("figure.json", &json)];
-    output::write_together(&options.out, &texts).map_err(BatchError::from)?;
+    output::write_together(&options.out, &texts).map_err(StudyError::from)?;
     batch.close()?;
     Ok(result)
 }

@@ -1,29 +1,12 @@
-//! What the figure files share: flows, variants, and queues by the names that the CRQ paper gives them.
+//! What the files of the CRQ paper share: flows, and queues by the names that the CRQ paper gives them.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use weir_core::{Bytes, Duration, Rate};
-use weir_law::Preset;
 use weir_qdisc::QdiscConfig;
 
+use super::Variant;
 use weir_scenario::{Bottleneck, Flow, Measure, Pattern, Scenario};
 use weir_testbed::traffic::Stack;
-
-/// A setting that a figure can be made in.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Variant {
-    /// Its name on the command line.
-    pub name: String,
-    /// What it is.
-    pub says: String,
-    /// The law's parameter set.
-    pub law: Preset,
-    /// CoDel's parameters, in words as on the command line; the kernel's defaults if empty.
-    #[serde(default)]
-    pub codel: String,
-    /// Whether unresponsive load is the same in both arms of a comparison.
-    #[serde(default)]
-    pub equal_load: bool,
-}
 
 /// A kind of flow.
 #[derive(Clone, Debug, Deserialize)]

@@ -3,26 +3,26 @@
 use comfy_table::CellAlignment;
 use weir_report::summary::{render, table};
 
-use super::{FigureResult, axes, cell};
+use super::cell::Grid;
+use super::{About, FigureResult};
 
-/// A figure's cells: a row per flow, and per column and round-trip time the paper's value and ours.
-pub(super) fn table_of(result: &FigureResult, unit: &str, decimals: usize) -> String {
-    let (rows, columns) = axes(result);
+/// A figure's cells: a row for each label of the first axis, and in each column the paper's value and ours.
+pub(super) fn text(about: &About, result: &FigureResult) -> String {
+    let decimals = about.value.decimals;
+    let grid = Grid::of(&result.rows);
     let mut out = table(&[]);
-    out.set_header(
-        std::iter::once(String::new()).chain(columns.iter().map(|(column, rtt)| format!("{column}\n{rtt}"))),
-    );
-    for row in &rows {
-        let cells = columns.iter().map(|column| {
-            let Some(cell) = cell(result, row, column) else { return String::new() };
+    let columns = grid.columns.iter().map(|column| column.join("\n"));
+    out.set_header(std::iter::once(String::new()).chain(columns));
+    for row in &grid.rows {
+        let cells = grid.row(row).map(|cell| {
+            let Some(cell) = cell else { return String::new() };
             let paper = match (cell.paper, &cell.paper_says) {
                 (Some(paper), _) => format!("{paper:.decimals$}"),
                 (None, Some(says)) => says.clone(),
                 (None, None) => "-".to_owned(),
             };
             let ours = cell.measured.map_or_else(|| "?".to_owned(), |value| format!("{value:.decimals$}"));
-            let bound = if cell.notes.iter().any(|note| note.contains("bound")) { "*" } else { "" };
-            format!("{paper}\n{ours}{bound}")
+            format!("{paper}\n{ours}{}", if cell.is_bound { "*" } else { "" })
         });
         out.add_row(std::iter::once(format!("{row}\n  ours")).chain(cells));
     }
@@ -31,13 +31,14 @@ pub(super) fn table_of(result: &FigureResult, unit: &str, decimals: usize) -> St
     }
     let scale = if result.quick { ", a tenth of the rate and of the bytes" } else { "" };
     let mut text = format!(
-        "{} ({unit}), variant {}{scale}; above the paper, below ours\n{}",
+        "{} ({}), variant {}{scale}; above the paper, below ours\n{}",
         result.figure,
+        about.value.unit,
         result.variant,
         render(&out)
     );
-    if result.rows.iter().any(|cell| cell.notes.iter().any(|note| note.contains("bound"))) {
-        text += "\n* some flows were cut off at the timeout: the score is a bound";
+    if result.rows.iter().any(|cell| cell.is_bound) {
+        text += &format!("\n* some flows were cut off at the timeout: the {} is a bound", about.value.name);
     }
     text
 }

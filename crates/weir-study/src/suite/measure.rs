@@ -20,8 +20,8 @@ pub struct Row {
     pub utilisation: f64,
     /// Mean sojourn over all packets of all queues, in milliseconds.
     pub delay_mean_ms: f64,
-    /// Jain's index of the rates of those flows through the queue that answer to congestion and have no end of their own in
-    /// bytes; none of fewer than two.
+    /// Jain's index of the rates of those flows through the queue that answer to congestion and have no end of their
+    /// own in bytes; none of fewer than two.
     pub jain: Option<f64>,
     /// Packets dropped, over packets offered.
     pub dropped: f64,

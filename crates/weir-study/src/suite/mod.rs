@@ -1,8 +1,9 @@
-//! Sets of scenarios that others have agreed on, run in one command over several queue disciplines, and told in one page.
+//! Sets of scenarios that others have agreed on, run in one command over several queue disciplines, and told in one
+//! page.
 //!
-//! A suite is a folder: `suite.toml` ([`About`]) and the scenario files that it names. Each scenario is a good one by itself
-//! (`weir run`); the suite puts each discipline that it compares into `bottleneck.qdisc`. To add a scenario: its file, and an
-//! entry in `suite.toml`.
+//! A suite is a folder: `suite.toml` ([`About`]) and the scenario files that it names. Each scenario is a good one by
+//! itself (`weir run`); the suite puts each discipline that it compares into `bottleneck.qdisc`. To add a scenario:
+//! its file, and an entry in `suite.toml`.
 
 mod measure;
 mod page;
@@ -17,7 +18,7 @@ use thiserror::Error;
 use weir_core::words::nearest;
 use weir_qdisc::QdiscConfig;
 
-use crate::batch::{BatchError, Job};
+use crate::engine::{Job, StudyError};
 use weir_scenario::toml_file::{self, FileError};
 use weir_scenario::{Scenario, ScenarioError};
 
@@ -124,7 +125,7 @@ pub enum SuiteError {
     Nothing(String),
     /// The runs could not be made, or data not be written.
     #[error(transparent)]
-    Batch(#[from] BatchError),
+    Study(#[from] StudyError),
 }
 
 /// The suites that come with Weir, by name.

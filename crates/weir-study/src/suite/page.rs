@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::{Row, Suite, SuiteResult, table};
-use crate::batch::{self, Job};
+use crate::batch;
+use crate::engine::Job;
 use weir_report::page::{self, Cloud, escape};
 
 pub(super) fn html(suite: &Suite, result: &SuiteResult, planned: &[(usize, String, Job)]) -> String {

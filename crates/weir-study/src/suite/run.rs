@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::{Plan, Row, Suite, SuiteError, page, table};
-use crate::batch::{self, BatchError, BatchOptions};
+use crate::batch;
+use crate::engine::{Options, StudyError};
 use weir_report::output;
 use weir_report::read;
 use weir_report::result::RunResult;
@@ -19,6 +20,12 @@ pub struct SuiteResult {
     pub version: String,
     /// Runs that an earlier command had made, which was stopped or had failed runs.
     pub continued: usize,
+    /// Runs of an earlier command whose files were changed since; they ran again.
+    #[serde(skip)]
+    pub damaged: usize,
+    /// Runs without result.
+    #[serde(skip)]
+    pub missing: usize,
     /// One per scenario and discipline.
     pub rows: Vec<Row>,
     /// Runs that failed or are doubtful, in words.
@@ -28,13 +35,13 @@ pub struct SuiteResult {
     pub table: String,
 }
 
-/// Runs a suite and writes `suite.json`, `suite.csv`, `suite.html` and each run's files to the folder of the options. On
-/// interrupt, what has ended is kept, and the same command goes on from there.
+/// Runs a suite and writes `suite.json`, `suite.csv`, `suite.html` and each run's files to the folder of the options.
+/// On interrupt, what has ended is kept, and the same command goes on from there.
 ///
 /// # Errors
-/// If a discipline or the choice of scenarios makes no sense, or data cannot be written. A run that fails is no error: its
-/// row says so.
-pub fn run(suite: &Suite, plan: &Plan, options: &BatchOptions) -> Result<SuiteResult, SuiteError> {
+/// If a discipline or the choice of scenarios makes no sense, or data cannot be written. A run that fails is
+/// no error: its row says so.
+pub fn run(suite: &Suite, plan: &Plan, options: &Options) -> Result<SuiteResult, SuiteError> {
     let planned = suite.jobs(plan)?;
     let jobs: Vec<_> = planned.iter().map(|(_, _, job)| job.clone()).collect();
     let batch = batch::run(&jobs, plan.world, options)?;
@@ -54,6 +61,8 @@ pub fn run(suite: &Suite, plan: &Plan, options: &BatchOptions) -> Result<SuiteRe
         world: plan.world.name().to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         continued: batch.continued,
+        damaged: batch.damaged,
+        missing: batch.missing,
         table: table::text(&rows),
         rows,
         warnings: batch::warnings(&jobs, &batch.results),
@@ -62,7 +71,7 @@ pub fn run(suite: &Suite, plan: &Plan, options: &BatchOptions) -> Result<SuiteRe
     let json = serde_json::to_string_pretty(&result).expect("a result is plain data");
     let (csv, html) = (table::csv(&result.rows), page::html(suite, &result, &planned));
     let texts = [("suite.csv", csv.as_str()), ("suite.html", &html), ("suite.json", &json)];
-    output::write_together(&options.out, &texts).map_err(BatchError::from)?;
+    output::write_together(&options.out, &texts).map_err(StudyError::from)?;
     batch.close()?;
     Ok(result)
 }

@@ -1,8 +1,8 @@
 //! A sweep: one scenario with ranges of values for some of its keys, every combination run on all cores, and one table
 //! with a row per run and flow.
 //!
-//! A *cell* is one combination of values under one run number. Its result is a file whose name is a hash of everything
-//! that the result depends on, so a sweep that was stopped, or whose ranges were changed, runs only what is missing.
+//! A *cell* is one combination of values under one run number. Its result is kept under a hash of everything that it
+//! depends on, so a sweep that was stopped, or whose ranges were changed, runs only what is missing.
 
 mod columns;
 mod file;
@@ -10,28 +10,24 @@ mod page;
 mod parquet;
 mod plan;
 mod record;
+mod run;
 mod splice;
-mod store;
 mod summary;
 mod tables;
 mod values;
-mod work;
-
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::engine::StudyError;
 use values::{Quantity, Value};
 use weir_report::output::OutputError;
 use weir_scenario::toml_file::FileError;
 use weir_scenario::with_nearest_key;
 
 pub use plan::Sweep;
+pub use run::run;
 pub use summary::{FlowSummary, Spread, Summary};
-pub use work::run;
 
 /// Cells that a sweep has at most unless told otherwise.
 pub const MOST_CELLS: u64 = 1_000_000;
@@ -55,36 +51,12 @@ pub enum SweepError {
     /// Results could not be written.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// What is asked for cannot be.
-    #[error("{0}")]
-    Options(String),
-}
-
-/// How a sweep goes.
-pub struct SweepOptions<'a> {
-    /// Where cells, tables and page go.
-    pub out: PathBuf,
-    /// Cells at the same time, at least 1; none for all processors. On real packets it can only be 1.
-    pub jobs: Option<usize>,
-    /// Run cells again that have failed.
-    pub retry_failed: bool,
-    /// What the metadata call the command.
-    pub command: String,
-    /// Ends the sweep early; cells that have ended are kept.
-    pub stop: &'a AtomicBool,
-    /// Called now and then, from any thread.
-    pub progress: &'a (dyn Fn(SweepProgress) + Sync),
-}
-
-/// How far a sweep is.
-#[derive(Clone, Copy, Debug)]
-pub struct SweepProgress {
-    /// Cells that have a result.
-    pub done: usize,
-    /// All cells.
-    pub total: usize,
-    /// The time that the rest will take, from the cells so far; none before that can be told.
-    pub left: Option<Duration>,
+    /// No combination of values is left to run.
+    #[error("{0}: [[exclude]] leaves nothing to run; remove one")]
+    Nothing(String),
+    /// The cells could not be run.
+    #[error(transparent)]
+    Study(#[from] StudyError),
 }
 
 /// A sweep, made.

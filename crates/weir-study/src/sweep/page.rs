@@ -1,5 +1,5 @@
-//! A sweep as a page: for each setting of the keys from the third on, goodput and delay over the first key, with a line for
-//! each value of the second.
+//! A sweep as a page: for each setting of the keys from the third on, goodput and delay over the first key, with a
+//! line for each value of the second.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

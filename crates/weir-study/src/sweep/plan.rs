@@ -6,12 +6,13 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use weir_core::Seed;
+use weir_core::Rate;
 
 use super::file::File;
+use super::record::Measured;
 use super::splice::{Splice, splice};
-use super::store::{self, Address};
 use super::{Axis, Fault, Key, SweepError, SweptKey, Value};
+use crate::engine::{self, Address, Kept, Origin, Store};
 use weir_scenario::toml_file;
 use weir_scenario::toml_place;
 use weir_scenario::{Refusal, Scenario};
@@ -23,6 +24,9 @@ pub struct Sweep {
     /// The numbers of the combinations that are not excluded.
     combinations: Vec<usize>,
     addresses: Vec<Address>,
+    origin: Origin,
+    /// Of all combinations.
+    fastest: Rate,
     /// Cells may cost whatever they do.
     large: bool,
 }
@@ -37,8 +41,8 @@ pub(super) struct Cell {
 }
 
 impl Sweep {
-    /// Reads a sweep and the scenario that it names, and checks every cell. `most` is how many cells there may be; in a `large`
-    /// sweep each may cost more than [`Cost::MOST`](weir_world::Cost::MOST).
+    /// Reads a sweep and the scenario that it names, and checks every cell. `most` is how many cells there may be; in
+    /// a `large` sweep each may cost more than [`Cost::MOST`](weir_world::Cost::MOST).
     ///
     /// # Errors
     /// If a file cannot be read, or a cell cannot run. The error has file and line.
@@ -46,25 +50,26 @@ impl Sweep {
         Self::parse(toml_file::read(path)?, path, most, large)
     }
 
-    /// As [`load`](Self::load), of a text; `path` is what errors call it, and a scenario's file is looked for from there.
+    /// As [`load`](Self::load), of a text; `path` is what errors call it, and a scenario's file is looked for from
+    /// there.
     ///
     /// # Errors
     /// As [`load`](Self::load).
     pub fn parse(text: String, path: &Path, most: u64, large: bool) -> Result<Self, SweepError> {
         let file = File::parse(text, path, most)?;
         let all: usize = file.axes.iter().map(|axis| axis.len).product();
-        let mut sweep = Self { combinations: Vec::new(), addresses: Vec::new(), large, file };
+        let origin = Origin::new(file.world, None)?;
+        let (combinations, addresses, fastest) = (Vec::new(), Vec::new(), Rate::default());
+        let mut sweep = Self { combinations, addresses, origin, fastest, large, file };
         sweep.combinations = (0..all).filter(|number| !sweep.is_excluded(*number)).collect();
         if sweep.combinations.is_empty() {
-            return Err(SweepError::Options(format!(
-                "{}: [[exclude]] leaves nothing to run; remove one",
-                path.display()
-            )));
+            return Err(SweepError::Nothing(path.display().to_string()));
         }
         for combination in 0..sweep.combinations.len() {
             let scenario = sweep.scenario(combination)?;
-            let described = store::describe(sweep.file.world, &scenario);
-            let addresses = (0..sweep.file.repeat).map(|run| store::address(&described, run));
+            sweep.fastest = sweep.fastest.max(scenario.bottleneck.rate);
+            let described = sweep.origin.describe(&scenario);
+            let addresses = (0..sweep.file.repeat).map(|run| engine::address(&described, run));
             sweep.addresses.extend(addresses);
         }
         Ok(sweep)
@@ -123,8 +128,9 @@ impl Sweep {
 
     /// How many cells have a result in `out`.
     pub fn done(&self, out: &Path) -> usize {
-        let store = store::Store::new(out);
-        self.addresses.iter().filter(|address| matches!(store.read(address), store::Kept::Whole(_))).count()
+        let store = Store::new(out);
+        let is_there = |address: &&Address| matches!(store.read::<Measured>(address), Kept::Whole(_));
+        self.addresses.iter().filter(is_there).count()
     }
 
     pub(super) fn axes(&self) -> &[Axis] {
@@ -133,6 +139,14 @@ impl Sweep {
 
     pub(super) fn text(&self) -> &str {
         &self.file.texts.sweep
+    }
+
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    pub(super) fn fastest(&self) -> Rate {
+        self.fastest
     }
 
     pub(super) fn address(&self, cell: usize) -> &Address {
@@ -221,9 +235,11 @@ impl Sweep {
         scenario.map_err(|fault| texts.error(fault))
     }
 
-    /// Seed and run of a cell.
-    pub(super) fn seed(scenario: &Scenario, cell: Cell) -> Seed {
-        Seed { seed: scenario.seed, run: cell.run }
+    /// The same cells in a world that no file names.
+    #[cfg(test)]
+    pub(super) fn in_world(mut self, world: &'static dyn World) -> Self {
+        (self.file.world, self.origin.world) = (world, world);
+        self
     }
 }
 

@@ -7,15 +7,6 @@ use weir_report::page;
 use weir_report::result::{FlowResult, RunResult, WorkloadResult};
 use weir_scenario::Scenario;
 
-/// What came of a cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Outcome {
-    Measured(Box<Measured>),
-    /// Why there is nothing.
-    Failed(String),
-}
-
 /// What was measured in a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {

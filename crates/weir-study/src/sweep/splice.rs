@@ -1,8 +1,8 @@
-//! Puts a cell's values into the scenario that they belong to, before it is read: so a cell is checked as a scenario file
-//! would be, and an error knows which bytes it is about.
+//! Puts a cell's values into the scenario that they belong to, before it is read: so a cell is checked as a scenario
+//! file would be, and an error knows which bytes it is about.
 //!
-//! What is put in has the place of its value in the sweep's file, moved behind the end of the scenario's text: one number
-//! tells both text and place.
+//! What is put in has the place of its value in the sweep's file, moved behind the end of the scenario's text: one
+//! number tells both text and place.
 
 use std::ops::Range;
 
@@ -120,7 +120,8 @@ fn child<'t, 'i>(value: &'t DeValue<'i>, step: &str) -> Option<&'t Spanned<DeVal
     }
 }
 
-/// A queue's words that stand where a table would have to be for `path` to lead on: after how many steps, and their place.
+/// A queue's words that stand where a table would have to be for `path` to lead on: after how many steps, and their
+/// place.
 fn words_above<'t>(scenario: &'t DeTable<'_>, path: &[String]) -> Option<(usize, &'t str, usize)> {
     let (first, rest) =
         path.split_first().filter(|_| path.starts_with(&["bottleneck", "qdisc"].map(str::to_owned)))?;

@@ -200,7 +200,8 @@ impl Summary {
     }
 }
 
-/// What there is to say of the runs of each combination, beside how many they are; nothing where each gave other numbers.
+/// What there is to say of the runs of each combination, beside how many they are; nothing where each gave other
+/// numbers.
 pub(super) fn identical(summaries: &[Summary]) -> Option<&'static str> {
     let identical = summaries.iter().filter(|summary| summary.identical_runs).count();
     match identical {

@@ -1,32 +1,31 @@
 //! The files of a sweep: the table twice, as CSV and as Parquet, what it is made of beside it, and the page.
 //!
-//! Rows come in the order of the cells, whatever the order in which they ended, and from the cells' files alone: the same
-//! sweep makes the same bytes, however many jobs ran it and however often it was stopped.
+//! Rows come in the order of the cells, whatever the order in which they ended, and from the cells' files alone: the
+//! same sweep makes the same bytes, however many jobs ran it and however often it was stopped.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::parquet::Parquet;
-use super::record::Outcome;
-use super::store::{Kept, Store};
+use super::record::Measured;
 use super::summary::{self, Books};
 use super::values::Datum;
-use super::{FailedCell, Sweep, SweepError, SweepMeta, SweepOptions, SweepResult, columns, page};
+use super::{FailedCell, Sweep, SweepError, SweepMeta, SweepResult, columns, page};
+use crate::engine::{Kept, Made, Outcome, Store};
 use weir_report::output::{self, OutputError, Part};
 
 /// Writes all files of the cells that have a result.
 pub(super) fn write(
     sweep: &Sweep,
     store: &Store,
-    options: &SweepOptions,
-    reused: usize,
-    damaged: usize,
+    out: &Path,
+    command: &str,
+    made: Made,
 ) -> Result<SweepResult, SweepError> {
-    std::fs::create_dir_all(&options.out)
-        .map_err(|source| OutputError { path: options.out.clone(), source })?;
+    std::fs::create_dir_all(out).map_err(|source| OutputError { path: out.to_owned(), source })?;
     let columns = columns::all(sweep);
     let failed = |path: PathBuf| move |source: io::Error| OutputError { path, source };
-    let (csv_path, parquet_path) = (options.out.join("sweep.csv"), options.out.join("sweep.parquet"));
+    let (csv_path, parquet_path) = (out.join("sweep.csv"), out.join("sweep.parquet"));
     let mut csv = csv::Writer::from_writer(Part::create(&csv_path).map_err(failed(csv_path.clone()))?);
     csv.write_record(columns.iter().map(|column| &column.name))
         .map_err(|error| failed(csv_path.clone())(error.into()))?;
@@ -34,7 +33,7 @@ pub(super) fn write(
     let mut books = Books::new(sweep);
     let (mut failures, mut missing, mut doubtful) = (Vec::new(), 0, 0);
     for cell in 0..sweep.cells() {
-        let rows = match store.read(sweep.address(cell)) {
+        let rows = match store.read::<Measured>(sweep.address(cell)) {
             Kept::Whole(Outcome::Measured(measured)) => {
                 doubtful += usize::from(!measured.warnings.is_empty());
                 books.measured(&measured);
@@ -71,7 +70,7 @@ pub(super) fn write(
     let meta = SweepMeta {
         name: sweep.name().to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: options.command.clone(),
+        command: command.to_owned(),
         world: sweep.world().name().to_owned(),
         seed: (!seed_swept).then_some(scenario.seed),
         repeat: sweep.repeat(),
@@ -87,10 +86,10 @@ pub(super) fn write(
     };
     let summaries = books.done;
     let table = summary::table(sweep, &summaries);
-    let result = SweepResult { meta, reused, damaged, summaries, table };
+    let result = SweepResult { meta, reused: made.reused, damaged: made.damaged, summaries, table };
     let json = serde_json::to_string_pretty(&result.meta).expect("metadata are plain data");
     for (name, text) in [("sweep.html", page::html(sweep, &result)), ("sweep.json", format!("{json}\n"))] {
-        files.push(output::stage(&options.out.join(name), &|out| out.write_all(text.as_bytes()))?);
+        files.push(output::stage(&out.join(name), &|file| file.write_all(text.as_bytes()))?);
     }
     output::place(files)?;
     Ok(result)

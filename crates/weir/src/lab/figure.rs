@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use weir_study::batch::BatchOptions;
+use weir_study::Options;
 use weir_study::figure::{self, Plan};
 use weir_world::RunOptions;
 
@@ -13,7 +13,7 @@ use crate::talk;
 
 /// Lists the figures.
 pub(crate) fn list(json: bool) -> anyhow::Result<ExitCode> {
-    let about: Vec<_> = figure::all().iter().map(|figure| figure.about()).collect();
+    let about: Vec<_> = figure::all().iter().map(|figure| figure.about().clone()).collect();
     if json {
         talk::print_json(&about)?;
         return Ok(ExitCode::SUCCESS);
@@ -51,9 +51,10 @@ pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
     weir_report::output::check_writable(&out)?;
     let stop = talk::stop_flag()?;
     let progress = Progress::new(&args.id);
-    let options = BatchOptions {
+    let options = Options {
         out: out.clone(),
         jobs: args.jobs,
+        retry_failed: true,
         run: RunOptions { kernel: args.place.kernel.clone(), ..RunOptions::new(&stop) },
         progress: &|now| progress.show_runs(&now),
     };
@@ -72,5 +73,5 @@ pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
         }
         talk::print(&format!("Plot and tables: {}", out.join("figure.html").display()))?;
     }
-    Ok(batch_end(&out, result.continued, &result.warnings, &stop))
+    Ok(batch_end(&out, [result.continued, result.damaged, result.missing], &result.warnings, &stop))
 }

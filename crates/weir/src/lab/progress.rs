@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use weir_study::batch::{BatchProgress, UNFINISHED};
+use weir_study::{CELLS, Progress as Runs};
 use weir_world::vm::{PROGRESS_LINES, progress_line};
 
 use crate::talk::{self, plain};
@@ -52,7 +52,7 @@ impl Progress {
 
 impl Progress {
     /// Shows how far a batch of runs is.
-    pub(super) fn show_runs(&self, now: &BatchProgress) {
+    pub(super) fn show_runs(&self, now: &Runs) {
         let note = format!("{}/{} runs; {}", now.done, now.total, now.last);
         self.show(now.done as f64 / now.total as f64, now.left, &note);
     }
@@ -64,18 +64,26 @@ impl Drop for Progress {
     }
 }
 
-/// Tells what a reader must know of a batch whose files are in `out`, and how it ended.
-pub(super) fn batch_end(out: &Path, continued: usize, warnings: &[String], stop: &AtomicBool) -> ExitCode {
+/// Says what a reader must know of a batch whose files are in `out`, and how it ended. The runs are counted that an earlier
+/// command had made, that were damaged since, and that are missing.
+pub(crate) fn batch_end(
+    out: &Path,
+    [continued, damaged, missing]: [usize; 3],
+    warnings: &[String],
+    stop: &AtomicBool,
+) -> ExitCode {
     if continued > 0 {
         talk::say!("weir: {continued} runs are those of an earlier command that was not finished");
     }
     for warning in warnings {
         talk::say!("weir: warning: {warning}");
     }
-    let list = out.join(UNFINISHED);
-    if list.exists() {
+    if damaged > 0 {
+        talk::say!("weir: {damaged} runs had files that are not as they were written; they ran again");
+    }
+    if missing > 0 {
         let what = "runs are missing; the same command makes those, or all again without";
-        talk::say!("weir: {what} {}", list.display());
+        talk::say!("weir: {missing} {what} {}", out.join(CELLS).display());
     }
     match (talk::is_stopped(stop), warnings.is_empty()) {
         (true, _) => ExitCode::from(talk::INTERRUPTED),

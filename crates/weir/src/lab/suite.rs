@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use weir_study::batch::BatchOptions;
+use weir_study::Options;
 use weir_study::suite::{self, Plan};
 use weir_world::RunOptions;
 
@@ -49,9 +49,10 @@ pub(crate) fn run(args: &SuiteRunArgs) -> anyhow::Result<ExitCode> {
     weir_report::output::check_writable(&out)?;
     let stop = talk::stop_flag()?;
     let progress = Progress::new(&suite.id);
-    let options = BatchOptions {
+    let options = Options {
         out: out.clone(),
         jobs: args.jobs,
+        retry_failed: true,
         run: RunOptions { kernel: args.place.kernel.clone(), large: args.large, ..RunOptions::new(&stop) },
         progress: &|now| progress.show_runs(&now),
     };
@@ -63,5 +64,5 @@ pub(crate) fn run(args: &SuiteRunArgs) -> anyhow::Result<ExitCode> {
         talk::print(&result.table)?;
         talk::print(&format!("Plots and tables: {}", out.join("suite.html").display()))?;
     }
-    Ok(batch_end(&out, result.continued, &result.warnings, &stop))
+    Ok(batch_end(&out, [result.continued, result.damaged, result.missing], &result.warnings, &stop))
 }

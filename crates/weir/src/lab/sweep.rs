@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weir_study::sweep::{self, Summary, Sweep, SweepMeta, SweepOptions, SweptKey};
+use weir_study::Options;
+use weir_study::sweep::{self, Summary, Sweep, SweepMeta, SweptKey};
+use weir_world::RunOptions;
 
 use super::progress::{DOUBTFUL, Progress, folder_name};
 use crate::cli::SweepArgs;
@@ -22,18 +24,15 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     }
     let stop = talk::stop_flag()?;
     let progress = Progress::new(sweep.name());
-    let options = SweepOptions {
+    let options = Options {
         out: out.clone(),
         jobs: args.jobs.map(|jobs| jobs as usize),
         retry_failed: args.retry_failed,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        stop: &stop,
-        progress: &|now| {
-            let note = format!("{}/{} cells", now.done, now.total);
-            progress.show(now.done as f64 / now.total as f64, now.left, &note);
-        },
+        run: RunOptions::new(&stop),
+        progress: &|now| progress.show_runs(&now),
     };
-    let result = sweep::run(&sweep, &options)?;
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let result = sweep::run(&sweep, &options, &command)?;
     drop(progress);
     if args.json {
         talk::print_json(&Printed { meta: &result.meta, summary: &result.summaries })?;

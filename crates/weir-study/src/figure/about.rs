@@ -1,0 +1,93 @@
+//! What a figure says of itself: the table `about` of its `figure.toml`.
+
+use serde::{Deserialize, Serialize};
+use weir_law::Preset;
+
+/// A figure in a list, and how its cells are shown.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    /// `crq/5`: the paper, and the figure's number in it.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// Where it is from.
+    pub paper: String,
+    /// The worlds in which it can be made.
+    pub worlds: Vec<String>,
+    /// `complete`: every cell is measured.
+    pub state: String,
+    /// The settings it can be made in; the first is the paper's.
+    #[serde(rename(deserialize = "variant"))]
+    pub variants: Vec<Variant>,
+    /// What cells differ in, one or more. Each label of the first is a row, each combination of the others a column.
+    /// In JSON these are keys of a cell, so none may have the name of another key.
+    #[serde(skip_serializing)]
+    pub axes: Vec<String>,
+    /// What a cell holds.
+    #[serde(skip_serializing)]
+    pub value: Value,
+    /// How the page shows it.
+    #[serde(skip_serializing)]
+    pub plot: Plot,
+}
+
+/// What the cells of a figure hold.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Value {
+    /// What it is, in a word: `score`.
+    pub name: String,
+    /// Its unit or range, for people.
+    pub unit: String,
+    /// Digits behind the point in the table.
+    pub decimals: usize,
+}
+
+/// What the page of a figure shows above its statements.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Plot {
+    /// A point for each run: a panel for each label of the second axis.
+    Points {
+        /// What the y axis is called.
+        y: String,
+        /// Where it begins.
+        from: f64,
+        /// Where it ends.
+        to: f64,
+    },
+    /// The paper's table and ours, coloured by how well they agree.
+    Heat {
+        /// The difference that counts as agreement, in the unit of the values.
+        tolerance: f64,
+    },
+}
+
+/// A setting that a figure can be made in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// Its name on the command line.
+    pub name: String,
+    /// What it is.
+    pub says: String,
+    /// The law's parameter set.
+    pub law: Preset,
+    /// CoDel's parameters, in words as on the command line; the kernel's defaults if empty.
+    #[serde(default)]
+    pub codel: String,
+    /// Whether unresponsive load is the same in both arms of a comparison.
+    #[serde(default)]
+    pub equal_load: bool,
+}
+
+impl About {
+    /// The variant of that name, or the paper's.
+    ///
+    /// # Panics
+    /// If the figure has none.
+    pub fn variant(&self, name: &str) -> &Variant {
+        self.variants.iter().find(|variant| variant.name == name).unwrap_or(&self.variants[0])
+    }
+}
