@@ -32,7 +32,7 @@ pub(crate) fn run(input: &[u8]) {
             assert!(!message.is_empty());
         }
         Err(SweepError::Read(FileError::Syntax { message, .. })) => has_line(&message),
-        Err(SweepError::Read(FileError::Read { .. }) | SweepError::Options(_)) => {}
-        Err(error @ SweepError::Output(_)) => panic!("nothing was to be written: {error}"),
+        Err(SweepError::Read(FileError::Read { .. }) | SweepError::Nothing(_)) => {}
+        Err(error @ (SweepError::Output(_) | SweepError::Study(_))) => panic!("nothing was to be run: {error}"),
     }
 }
