@@ -20,6 +20,9 @@
 //!     fn watches_headers(&self) -> bool {
 //!         true
 //!     }
+//!     fn watches_return(&self) -> bool {
+//!         true
+//!     }
 //!     fn opening(&mut self, opening: &Opening) {
 //!         self.frames.opens(opening, Default::default(), &self.wire);
 //!     }

@@ -21,8 +21,8 @@ struct Connection {
     opened: Time,
 }
 
-/// Makes the headers of a network's packets at one link. Its observer has to [watch
-/// headers](crate::Observer::watches_headers).
+/// Makes the headers of a network's packets at one link, for an observer that [watches
+/// headers](crate::Observer::watches_headers) and [what returns](crate::Observer::watches_return).
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
     connections: Vec<Connection>,
