@@ -9,14 +9,15 @@
 set -eu
 
 # Crates, and those of their test files that need a kernel.
-tests=${TESTS:-weir-link/interfaces weir-kernel/kernel_* weir-world/kernel_* weir/up weir/killed weir/router weir/show}
+tests=${TESTS:-weir-link/interfaces weir-kernel/kernel_* weir-world/kernel_* weir-world/worlds weir/up weir/killed weir/router weir/show}
 kernels=${KERNELS:-6.1 6.12 7.2}
 # What tests start by name, if this host has it.
 programs="tcpdump ethtool bpftool nsenter mount umount setpriv"
 # Folders of the repository that tests read; they keep their places.
 folders="bpf demo examples figures"
 # What tests are told: here the kernel's tracepoints can be relied on. The verifier is slow under emulation: one kill per step.
-settings="WEIR_EXACT=1 WEIR_STRIDE=2"
+# Their clock counts instructions.
+settings="WEIR_EXACT=1 WEIR_STRIDE=2 WEIR_COUNTED=1"
 
 cargo=${CARGO:-cargo}
 root=$(cd "$(dirname "$0")/.." && pwd)
