@@ -25,11 +25,12 @@ use weir_core::Duration;
 use weir_kernel::attach::{Place, Side};
 use weir_kernel::{KernelError, ProgramConfig, Programs, Role, identify};
 use weir_law::Params;
+use weir_netdev::iproute::Discipline;
 use weir_netdev::offload::{self, OffloadError};
 
 use super::frames::{ENVELOPE, sum, tcp, tcp_ack};
 use super::now;
-use weir_testbed::host::{HostError, Namespace, Topology, TopologySpec};
+use weir_testbed::host::{HostError, Topology, TopologySpec};
 
 #[allow(missing_docs, unreachable_pub, dead_code, unsafe_op_in_unsafe_fn, clippy::all)]
 #[allow(clippy::undocumented_unsafe_blocks)]
@@ -196,7 +197,9 @@ pub(super) fn run(
     })?;
     let measured = measured?;
     // Counts what a merged packet carries.
-    let (sent, left) = (measured.packets, standard(&topology.bottleneck, device)?);
+    let disciplines = topology.bottleneck.disciplines(device)?;
+    let standard = Discipline::with_handle(&disciplines, "57e3:");
+    let (sent, left) = (measured.packets, standard.map_or(0, |queue| queue.number("packets")));
     if left != sent {
         return Err(RouterError::Lost { what: "data packets, in the standard class,", sent, left });
     }
@@ -386,18 +389,6 @@ fn left_by(interface: &str) -> u64 {
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
     // Behind eight columns of what was received: bytes, packets.
     line.unwrap_or_default().split_whitespace().nth(9).and_then(|count| count.parse().ok()).unwrap_or(0)
-}
-
-/// Packets that left the standard queue.
-fn standard(namespace: &Namespace, device: &str) -> Result<u64, HostError> {
-    let output = namespace
-        .command("tc")?
-        .args(["-s", "-j", "qdisc", "show", "dev", device])
-        .output()
-        .map_err(|source| HostError::Program { program: "tc".to_owned(), source })?;
-    let qdiscs: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    let queue = qdiscs.iter().find(|qdisc| qdisc["handle"] == "57e3:");
-    Ok(queue.and_then(|queue| queue["packets"].as_u64()).unwrap_or(0))
 }
 
 #[cfg(test)]

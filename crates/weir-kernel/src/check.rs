@@ -15,6 +15,7 @@ use super::step::{StepError, batch};
 use super::tree;
 use super::up::UpError;
 use weir_netdev::device;
+use weir_netdev::iproute::BatchError;
 
 /// Capabilities (linux/capability.h) by number, and what each is for.
 const NEEDED: [(u32, &str, &str); 3] = [
@@ -90,7 +91,7 @@ pub(super) fn rehearse(setup: &Setup, former: Option<&Qdisc>) -> Result<(), UpEr
 fn play(setup: &Setup, former: Option<&Qdisc>) -> Result<(), UpError> {
     if setup.direction.each().contains(&Direction::Ingress) {
         batch("ip", &[format!("link add {TRIAL} type ifb")]).map_err(|error| match error {
-            StepError::Line { message, .. } => UpError::NoIfb { message },
+            StepError::Iproute(BatchError::Line { message, .. }) => UpError::NoIfb { message },
             other => other.into(),
         })?;
         play_redirect()?;
@@ -122,13 +123,14 @@ fn play_redirect() -> Result<(), UpError> {
 
 /// What a refused line means.
 fn missing(error: StepError, setup: &Setup) -> UpError {
-    let StepError::Line { line, message } = &error else { return error.into() };
+    let StepError::Iproute(BatchError::Line { program, line, message }) = &error else { return error.into() };
     let unknown = ["qdisc kind is unknown", "Unknown qdisc", "No such file or directory"]
         .iter()
         .any(|text| message.contains(text));
     if !unknown {
         return UpError::Refused {
-            line: line.replace(&format!("dev {STAGE} "), &format!("dev {} ", setup.device)),
+            line: format!("{program} {line}")
+                .replace(&format!("dev {STAGE} "), &format!("dev {} ", setup.device)),
             message: message.clone(),
         };
     }

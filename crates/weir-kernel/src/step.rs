@@ -2,12 +2,13 @@
 //! before each.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use thiserror::Error;
+use weir_netdev::iproute::{self, BatchError};
 
 use super::attach::Hook;
 use super::error::KernelError;
@@ -65,22 +66,9 @@ pub(super) enum Action {
 /// A step that failed.
 #[derive(Debug, Error)]
 pub enum StepError {
-    /// `tc` or `ip` cannot be run.
-    #[error("cannot run '{program}': {source}{}", weir_netdev::remedy::to_start(.source))]
-    Program {
-        /// Which.
-        program: &'static str,
-        /// Why it did not start.
-        source: io::Error,
-    },
-    /// `tc` or `ip` refused a line.
-    #[error("'{line}' failed: {message}")]
-    Line {
-        /// The line.
-        line: String,
-        /// What was said.
-        message: String,
-    },
+    /// `tc` or `ip` cannot be run, or refused a line.
+    #[error(transparent)]
+    Iproute(#[from] BatchError),
     /// The kernel did not take a qdisc back.
     #[error(
         "{device}: its former qdisc {kind} cannot be put back: {source}; `tc qdisc show dev {device}` tells what is there"
@@ -248,33 +236,8 @@ impl<'a> Runner<'a> {
 }
 
 /// Runs lines of `tc` or `ip` in the namespace of the calling thread, in one process; stops at the first that fails.
-pub(super) fn batch(program: &'static str, lines: &[String]) -> Result<(), StepError> {
-    let missing = |source| StepError::Program { program, source };
-    let mut child = Command::new(program)
-        .args(["-batch", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(missing)?;
-    let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-    // A program that stops at a bad line closes its end early: its message tells, not the pipe.
-    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(text.as_bytes()));
-    let output = child.wait_with_output().map_err(missing)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    // iproute2 ends with `Command failed -:N`, N counting lines from one.
-    let number = said.lines().find_map(|line| line.strip_prefix("Command failed -:"));
-    let at = number.and_then(|number| number.trim().parse::<usize>().ok()?.checked_sub(1));
-    let line = at.and_then(|at| lines.get(at)).map_or("-batch -", String::as_str);
-    let message: Vec<&str> = said
-        .lines()
-        .filter(|line| !line.starts_with("Command failed"))
-        .map(|line| line.strip_prefix("Error: ").unwrap_or(line))
-        .collect();
-    Err(StepError::Line { line: format!("{program} {line}"), message: message.join("; ") })
+pub(super) fn batch(program: &str, lines: &[String]) -> Result<(), StepError> {
+    Ok(iproute::batch(Command::new(program), lines)?)
 }
 
 /// Whether bpffs is mounted where it belongs.

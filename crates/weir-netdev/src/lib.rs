@@ -1,11 +1,12 @@
 //! Network interfaces of Linux and the clock that the kernel stamps packets by: what the bottleneck in user space and the
-//! one in the kernel both need.
+//! one in the kernel both need; `ip` and `tc`, run and read.
 //!
 //! Interfaces are those of the calling thread's network namespace.
 
 pub mod clock;
 pub mod device;
 mod features;
+pub mod iproute;
 pub mod offload;
 pub mod remedy;
 

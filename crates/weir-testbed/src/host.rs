@@ -8,14 +8,15 @@
 mod topology;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 
 use thiserror::Error;
+use weir_netdev::iproute::{self, BatchError, Discipline, StatisticsError};
 
 pub use topology::{MAX_ADDRESSES, Topology, TopologySpec};
 
@@ -53,6 +54,9 @@ pub enum HostError {
         /// What the program printed.
         message: String,
     },
+    /// `tc` does not say what its queue disciplines counted.
+    #[error(transparent)]
+    Statistics(#[from] StatisticsError),
     /// A kernel setting could not be written.
     #[error("in namespace '{namespace}', sysctl {key}={value} failed: {source}")]
     Sysctl {
@@ -195,29 +199,22 @@ impl Namespace {
     }
 
     fn batch(&self, program: &str, options: &[&str], lines: &[String]) -> Result<(), HostError> {
-        if lines.is_empty() {
-            return Ok(());
-        }
-        let missing = |source| HostError::Program { program: program.to_owned(), source };
-        let mut child = self
-            .command(program)?
-            .args(options)
-            .args(["-batch", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(missing)?;
-        let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-        // A program that stops at a bad line closes its end before all is written: its message tells, not the pipe.
-        let _ = child.stdin.take().map(|mut stdin| stdin.write_all(text.as_bytes()));
-        let output = child.wait_with_output().map_err(missing)?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let (line, message) = failed_line(&said, lines);
-        Err(HostError::Line { namespace: self.name.clone(), program: program.to_owned(), line, message })
+        let mut command = self.command(program)?;
+        command.args(options);
+        iproute::batch(command, lines).map_err(|error| match error {
+            BatchError::Program { program, source } => HostError::Program { program, source },
+            BatchError::Line { program, line, message } => {
+                HostError::Line { namespace: self.name.clone(), program, line, message }
+            }
+        })
+    }
+
+    /// The queue disciplines of an interface in the namespace, with what they counted; none if there is no such interface.
+    ///
+    /// # Errors
+    /// [`HostError::Statistics`] if `tc` does not say.
+    pub fn disciplines(&self, device: &str) -> Result<Vec<Discipline>, HostError> {
+        Ok(iproute::disciplines(self.command("tc")?, device)?.unwrap_or_default())
     }
 }
 
@@ -234,29 +231,4 @@ fn to_enter(error: &io::Error) -> &'static str {
 fn enter_thread(fd: RawFd) -> io::Result<()> {
     // SAFETY: setns takes no pointers; a descriptor that is no network namespace is an error, not undefined.
     if unsafe { libc::setns(fd, libc::CLONE_NEWNET) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// What iproute2 prints ends with `Command failed -:N`, N counting lines from one; the reason stands before it.
-fn failed_line(said: &str, lines: &[String]) -> (String, String) {
-    let number = said
-        .lines()
-        .find_map(|line| line.strip_prefix("Command failed -:"))
-        .and_then(|number| number.trim().parse::<usize>().ok());
-    let line = number.and_then(|number| lines.get(number.checked_sub(1)?)).map_or("-batch -", String::as_str);
-    let reason: Vec<&str> = said.lines().filter(|line| !line.starts_with("Command failed")).collect();
-    (line.to_owned(), reason.join("; "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::failed_line;
-
-    #[test]
-    fn the_failing_line_is_found() {
-        let lines = ["link add a type veth".to_owned(), "link set b up".to_owned()];
-        let (line, message) = failed_line("Cannot find device \"b\"\nCommand failed -:2\n", &lines);
-        assert_eq!((line.as_str(), message.as_str()), ("link set b up", "Cannot find device \"b\""));
-        assert_eq!(failed_line("odd\nCommand failed -:9\n", &lines).0, "-batch -");
-        assert_eq!(failed_line("odd", &lines), ("-batch -".to_owned(), "odd".to_owned()));
-    }
 }

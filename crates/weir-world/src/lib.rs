@@ -28,7 +28,7 @@ pub mod foreign {
     /// # Errors
     /// Where it is no list in JSON.
     pub fn tc_root(json: &[u8]) -> serde_json::Result<Option<[u64; 5]>> {
-        let root = counters::root(&counters::parse(json)?);
+        let root = counters::root(&weir_netdev::iproute::Discipline::parse(json)?);
         Ok(root.map(|root| [root.packets, root.bytes, root.drops, root.requeues, root.queued]))
     }
 }

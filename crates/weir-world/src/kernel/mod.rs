@@ -83,12 +83,6 @@ pub enum KernelWorldError {
     /// The classifier could not be loaded or attached.
     #[error("the classifier: {0}; or use --on emu")]
     Classifier(#[from] KernelError),
-    /// `tc` did not tell its counters.
-    #[error("`tc -s -j qdisc show` printed what cannot be read: {message}; install a current iproute2")]
-    Counters {
-        /// Why.
-        message: String,
-    },
     /// A thread could not be started.
     #[error("no thread can be started: {source}; end other programs")]
     Thread {
@@ -178,7 +172,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let io = format!("kernel htb, {}", delays.describe());
     let delayed = delays.stop()?;
     drain(&listener);
-    let qdiscs = counters::read(&topology.bottleneck, device)?;
+    let qdiscs = topology.bottleneck.disciplines(device)?;
     let wall = since(start);
     let root = counters::root(&qdiscs);
     let mut heard = listener.stop(root.map(|root| root.queued))?;
@@ -192,7 +186,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         flows: flows.into_iter().zip(results).collect(),
         health: health::of(scenario, &tree, &heard, delayed.as_ref(), root),
         law_counters,
-        qdiscs,
+        qdiscs: qdiscs.into_iter().map(|one| one.0.into()).collect(),
         started_unix_s: Some(since_1970.as_secs()),
         wall,
         cut_short,

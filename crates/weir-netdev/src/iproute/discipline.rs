@@ -1,0 +1,138 @@
+//! A queue discipline as `tc -s -j qdisc show` prints it (tc-qdisc, `print_qdisc` of iproute2), and what its fields mean.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// A queue discipline with its statistics, whole: every field that `tc` printed, by its name there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Discipline(pub Map<String, Value>);
+
+impl Discipline {
+    /// What `tc -s -j qdisc show` printed.
+    ///
+    /// # Errors
+    /// When it is no array of objects in JSON.
+    pub fn parse(json: &[u8]) -> serde_json::Result<Vec<Self>> {
+        // With nothing to show some versions print nothing, and not an empty array.
+        if json.trim_ascii().is_empty() {
+            return Ok(Vec::new());
+        }
+        let parsed: Vec<Map<String, Value>> = serde_json::from_slice(json)?;
+        // `[{}]` is how some print a device without a discipline.
+        Ok(parsed.into_iter().filter(|object| !object.is_empty()).map(Self).collect())
+    }
+
+    /// The one at the root of the interface.
+    #[must_use]
+    pub fn root(all: &[Self]) -> Option<&Self> {
+        all.iter().find(|one| one.is_root())
+    }
+
+    /// The one whose handle `tc` writes as `handle`, such as `57e1:`.
+    #[must_use]
+    pub fn with_handle<'a>(all: &'a [Self], handle: &str) -> Option<&'a Self> {
+        all.iter().find(|one| one.text("handle") == handle)
+    }
+
+    /// A field that is a whole number, if it is there.
+    #[must_use]
+    pub fn count(&self, name: &str) -> Option<u64> {
+        self.0.get(name)?.as_u64()
+    }
+
+    /// A field that is a text, or nothing.
+    #[must_use]
+    pub fn text(&self, name: &str) -> &str {
+        self.0.get(name).and_then(Value::as_str).unwrap_or("")
+    }
+
+    /// A field that is a number, or 0.
+    #[must_use]
+    pub fn number(&self, name: &str) -> u64 {
+        self.count(name).unwrap_or(0)
+    }
+
+    /// Whether it stands at the device's root.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.0.get("root").and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// CE marks, where this kind counts them: CoDel, PIE and their like say `ecn_mark`, RED `marked`, CAKE `ecn_mark`
+    /// per tin.
+    #[must_use]
+    pub fn marks(&self) -> Option<u64> {
+        let own = ["ecn_mark", "marked"].iter().find_map(|name| self.count(name));
+        let tins = || {
+            let tins = self.0.get("tins")?.as_array()?;
+            Some(tins.iter().filter_map(|tin| tin.get("ecn_mark")?.as_u64()).sum())
+        };
+        own.or_else(tins)
+    }
+
+    /// Its options as `tc` words: `limit 30720b`, `target 5ms ecn`.
+    #[must_use]
+    pub fn options(&self) -> String {
+        let Some(options) = self.0.get("options").and_then(Value::as_object) else { return String::new() };
+        let in_bytes = matches!(self.text("kind"), "bfifo" | "red" | "tbf");
+        // As people write them: sizes, times, the rest, and switches last.
+        let mut options: Vec<_> = options.iter().collect();
+        options.sort_by_key(|(name, value)| match name.as_str() {
+            "limit" => 0,
+            "target" => 1,
+            "interval" => 2,
+            _ if !value.is_boolean() => 3,
+            _ => 4,
+        });
+        let words = options.into_iter().filter_map(|(name, value)| match (name.as_str(), value) {
+            (_, Value::Bool(false) | Value::Null) => None,
+            (_, Value::Bool(true)) => Some(name.clone()),
+            ("limit", limit) => Some(format!("limit {limit}{}", if in_bytes { "b" } else { "p" })),
+            ("target" | "interval" | "tupdate" | "ce_threshold", Value::Number(micros)) => {
+                Some(format!("{name} {}", milliseconds(micros.as_f64().unwrap_or(0.0))))
+            }
+            (_, Value::String(text)) => Some(format!("{name} {text}")),
+            (_, other) => Some(format!("{name} {other}")),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// JSON has microseconds; what was set as 5 ms comes back as 4999 us, as the kernel counts in 1024 ns.
+fn milliseconds(micros: f64) -> String {
+    let hundredths = (micros / 10.0).round();
+    format!("{}ms", hundredths / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Discipline;
+
+    const SHOWN: &[u8] = br#"[
+        {"kind":"htb","handle":"57e1:","root":true,"refcnt":3,"options":{"r2q":10,"default":"0x2"},
+         "bytes":90,"packets":1,"drops":4,"overlimits":7,"requeues":0,"backlog":0,"qlen":0},
+        {"kind":"codel","handle":"57e2:","parent":"57e1:1","options":{"limit":1000,"target":4999,"ecn":true},
+         "bytes":5,"packets":1,"drops":0,"overlimits":0,"requeues":0,"backlog":3028,"qlen":2,
+         "count":0,"lastcount":0,"ldelay":0,"dropping":false,"maxpacket":1514,"ecn_mark":17,"drop_overlimit":0},
+        {"kind":"cake","handle":"57e3:","parent":"57e1:2","options":{},"bytes":1,"packets":1,"drops":0,
+         "tins":[{"ecn_mark":2},{"ecn_mark":3}]},
+        {"kind":"red","handle":"1:","options":{},"marked":5,"early":1}]"#;
+
+    #[test]
+    fn statistics_are_read_as_tc_prints_them() {
+        let [htb, codel, cake, red] = <[_; 4]>::try_from(Discipline::parse(SHOWN).unwrap()).unwrap();
+        assert!(htb.is_root() && !codel.is_root());
+        assert_eq!((htb.text("handle"), htb.number("overlimits"), htb.marks()), ("57e1:", 7, None));
+        assert_eq!((codel.marks(), cake.marks(), red.marks()), (Some(17), Some(5), Some(5)));
+        assert_eq!(codel.options(), "limit 1000p target 5ms ecn");
+        assert_eq!((codel.number("none"), codel.text("none")), (0, ""));
+    }
+
+    #[test]
+    fn nothing_is_an_empty_list() {
+        assert!(Discipline::parse(b"").unwrap().is_empty());
+        assert!(Discipline::parse(b"[{}]\n").unwrap().is_empty());
+        assert!(Discipline::parse(b"no JSON").is_err());
+    }
+}
