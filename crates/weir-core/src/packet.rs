@@ -48,6 +48,16 @@ pub enum QueueChoice {
 impl QueueChoice {
     /// All of them, by number.
     pub const ALL: [Self; 3] = [Self::Standard, Self::Responsive, Self::EcnResponsive];
+
+    /// As configurations and results name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Responsive => "responsive",
+            Self::EcnResponsive => "ecn-responsive",
+        }
+    }
 }
 
 /// A packet in a queue. Plain data: copying it copies no packet bytes.

@@ -47,6 +47,15 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// As JSON has it: `responsive`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unclassified => "unclassified",
+            Self::Responsive => "responsive",
+            Self::Unresponsive => "unresponsive",
+        }
+    }
+
     pub(crate) const fn from_raw(raw: u8) -> Self {
         match raw {
             1 => Self::Responsive,

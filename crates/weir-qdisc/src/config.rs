@@ -6,6 +6,7 @@
 //! Those of other crates are made known by [`register`].
 
 mod error;
+mod given;
 mod keys;
 mod registered;
 mod registry;
@@ -29,6 +30,7 @@ pub use crate::pie::{PieKeys, PieVariant};
 pub use crate::red::RedKeys;
 pub use crate::step::{StepKeys, Threshold};
 pub use error::ConfigError;
+pub use given::GivenQdisc;
 pub use keys::{Keys, Word};
 pub(crate) use keys::{join, write_unusual};
 pub use registered::{RegisterError, Registered, register};
@@ -70,6 +72,11 @@ impl BuildContext {
         Ok(bytes)
     }
 
+    /// Bytes of IP in the longest ordinary packet, by which a BDP is counted in packets.
+    fn packet(&self) -> u32 {
+        self.mtu.saturating_sub(weir_core::full_packet(0))
+    }
+
     /// A limit in packets, for a discipline of `kind`; `instead` is the one that counts bytes.
     pub(crate) fn packet_limit(
         &self,
@@ -77,8 +84,11 @@ impl BuildContext {
         kind: &'static str,
         instead: &'static str,
     ) -> Result<u32, ConfigError> {
-        let packets =
-            limit.packets(self.rate, self.rtt).ok_or(ConfigError::LimitUnit { kind, limit, instead })?;
+        let packets = limit.packets(self.rate, self.rtt, self.packet()).ok_or(ConfigError::LimitUnit {
+            kind,
+            limit,
+            instead,
+        })?;
         let bytes = limit.bytes(self.rate, self.rtt);
         if packets == 0 || bytes.is_some_and(|bytes| bytes < u64::from(self.mtu)) {
             return Err(ConfigError::LimitTooSmall { limit, bytes: bytes.unwrap_or(0), mtu: self.mtu });
@@ -105,13 +115,13 @@ impl BuildContext {
         Ok(bytes as u32)
     }
 
-    /// As [`packet_limit`](Self::packet_limit), for a discipline of which no other kind counts bytes.
-    pub(crate) fn packets(
-        &self,
-        key: &'static str,
-        limit: Limit,
-        kind: &'static str,
-    ) -> Result<u32, ConfigError> {
+    /// The limit in packets of a discipline of `kind` that counts nothing else, and of which no other kind counts bytes;
+    /// `key` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// A limit in bytes, or below one packet.
+    pub fn packets(&self, key: &'static str, limit: Limit, kind: &'static str) -> Result<u32, ConfigError> {
         if let Limit::Bytes(_) = limit {
             let reason = format!("a {kind} counts packets, not {limit}; give packets such as 1000p, or bdp");
             return Err(ConfigError::refused(key, reason));

@@ -10,9 +10,6 @@ use weir_core::{Bytes, Duration, Rate};
 
 use crate::config::ConfigError;
 
-/// By what a BDP in bytes is divided to get a limit in packets (CRQ prototype).
-const BDP_PACKET: u64 = 1500;
-
 /// How much a queue may hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
@@ -38,13 +35,14 @@ impl Limit {
         }
     }
 
-    /// The limit in packets; a BDP and a time are counted in packets of 1500 bytes. `None` for bytes.
-    pub fn packets(self, rate: Rate, rtt: Duration) -> Option<u32> {
+    /// The limit in packets; a BDP and a time are counted in packets of `packet` bytes: the link's MTU, which is 1500 in
+    /// the CRQ prototype. `None` for bytes.
+    pub fn packets(self, rate: Rate, rtt: Duration, packet: u32) -> Option<u32> {
         match self {
             Self::Packets(packets) => Some(packets),
             Self::Bytes(_) => None,
             Self::Bdp(_) | Self::Time(_) => {
-                let packets = self.bytes(rate, rtt)? / BDP_PACKET;
+                let packets = self.bytes(rate, rtt)? / u64::from(packet.max(1));
                 Some(u32::try_from(packets).unwrap_or(u32::MAX))
             }
         }
@@ -189,13 +187,13 @@ mod tests {
         // The paper's queue of CRQ section IV-B: 50 Mbit/s and 100 ms.
         let (rate, rtt) = (Rate::from_bits_per_sec(50_000_000), Duration::from_millis(100));
         assert_eq!(Limit::Bdp(1.0).bytes(rate, rtt), Some(625_000));
-        assert_eq!(Limit::Bdp(1.0).packets(rate, rtt), Some(416));
+        assert_eq!(Limit::Bdp(1.0).packets(rate, rtt, 1500), Some(416));
         let time = Limit::Time(Duration::from_millis(20));
-        assert_eq!((time.bytes(rate, rtt), time.packets(rate, rtt)), (Some(125_000), Some(83)));
+        assert_eq!((time.bytes(rate, rtt), time.packets(rate, rtt, 1500)), (Some(125_000), Some(83)));
         assert_eq!(Limit::Bdp(f64::NAN).bytes(rate, rtt), Some(0));
         assert_eq!(Limit::Bdp(f64::INFINITY).bytes(rate, rtt), Some(u64::MAX));
         assert_eq!(
-            (Limit::Packets(7).bytes(rate, rtt), Limit::Bytes(Bytes(7)).packets(rate, rtt)),
+            (Limit::Packets(7).bytes(rate, rtt), Limit::Bytes(Bytes(7)).packets(rate, rtt, 1500)),
             (None, None)
         );
     }

@@ -120,6 +120,14 @@ pub enum ConfigError {
         /// The word.
         word: String,
     },
+    /// Another program's way to write it.
+    #[error("'{old}' is written '{new}'")]
+    Spelling {
+        /// As written.
+        old: String,
+        /// As it is to be written.
+        new: String,
+    },
     /// A value that could not be read.
     #[error("'{value}' is not {expected}")]
     Value {

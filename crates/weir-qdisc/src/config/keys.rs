@@ -98,6 +98,14 @@ impl Word {
         Self { word: key, key, form: Form::Flag(true) }
     }
 
+    /// How many words it takes in a line with its value; a discipline counts as one.
+    pub(super) const fn words(&self) -> usize {
+        match self.form {
+            Form::Flag(_) => 1,
+            Form::Value(_) | Form::Section(_) => 2,
+        }
+    }
+
     /// `word` alone, which makes `key` false: `noecn`.
     pub const fn no(word: &'static str, key: &'static str) -> Self {
         Self { word, key, form: Form::Flag(false) }

@@ -38,22 +38,65 @@ impl FromStr for QdiscConfig {
         let Some((kind, rest)) = words.split_first() else {
             return Err(ConfigError::Empty(Self::kinds().join(", ")));
         };
+        // `codel:ecn,target=5ms`, as in other programs' configurations.
+        if kind.split_once(':').is_some_and(|(kind, _)| Self::KINDS.contains(&kind)) {
+            let new = text.replace([':', ',', '='], " ");
+            let new = new.split_whitespace().collect::<Vec<_>>().join(" ");
+            return Err(ConfigError::Spelling { old: text.to_owned(), new });
+        }
         Self::from_words(kind, rest)
     }
 }
 
+/// The words of a kind; none if it is not known.
+pub(super) fn of_kind(kind: &str) -> &'static [Word] {
+    QdiscConfig::words_of(kind).unwrap_or_default()
+}
+
 /// Reads the words after `kind`.
 pub(super) fn read<K: Keys>(kind: &str, rest: &[&str]) -> Result<K, ConfigError> {
-    let mut words = Words { words: K::WORDS, rest, entries: Vec::new() };
+    K::deserialize(Table { entries: entries(kind, K::WORDS, rest)?.into_iter(), value: None })
+}
+
+/// The keys that the words after `kind` name.
+pub(super) fn named(kind: &str, rest: &[&str]) -> Result<Vec<&'static str>, ConfigError> {
+    Ok(entries(kind, of_kind(kind), rest)?.into_iter().map(|(key, _)| key).collect())
+}
+
+/// The word that stands for a key of `kind` that is on or off.
+pub(super) fn flag(kind: &str, key: &str, value: bool) -> Result<&'static str, ConfigError> {
+    let known = of_kind(kind);
+    let word = known.iter().find(|known| known.key == key && known.form == Form::Flag(value));
+    // Where there is no word for off, off is what it is without one.
+    match word {
+        Some(word) => Ok(word.word),
+        None if !value && known.iter().any(|known| known.key == key && known.form == Form::Flag(true)) => {
+            Ok("")
+        }
+        None => Err(not_a_word(kind, key, known)),
+    }
+}
+
+fn not_a_word(kind: &str, word: &str, known: &[Word]) -> ConfigError {
+    let known: Vec<&str> = known.iter().map(|known| known.word).collect();
+    unknown(word, format!("word of {kind}"), &known)
+}
+
+/// The words after `kind` as the entries of a table.
+fn entries<'a>(
+    kind: &str,
+    known: &'static [Word],
+    rest: &'a [&'a str],
+) -> Result<Vec<(&'static str, Given<'a>)>, ConfigError> {
+    let mut words = Words { words: known, rest, entries: Vec::new() };
     while let Some((word, rest)) = words.rest.split_first() {
-        let Some(known) = K::WORDS.iter().find(|known| known.word == *word) else {
-            let known: Vec<&str> = K::WORDS.iter().map(|known| known.word).collect();
-            return Err(unknown(word, format!("word of {kind}"), &known));
+        let Some(known) = known.iter().find(|known| known.word == *word) else {
+            return Err(not_a_word(kind, word, known));
         };
         words.rest = rest;
         words.take(known)?;
     }
-    K::deserialize(Table { entries: words.entries.into_iter(), value: None })
+    Ok(words.entries)
 }
 
 /// What stands in a line for the value of a key.
@@ -103,7 +146,7 @@ impl Words<'_> {
     /// also the other's.
     fn section(&self) -> usize {
         let ours = |word: &str| self.words.iter().any(|known| known.word == word);
-        let theirs = self.rest.first().and_then(|kind| QdiscConfig::words_of(kind)).unwrap_or_default();
+        let theirs = self.rest.first().map_or(&[][..], |kind| of_kind(kind));
         self.rest
             .iter()
             .position(|word| ours(word) && !theirs.iter().any(|known| known.word == *word))

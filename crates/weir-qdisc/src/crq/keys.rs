@@ -182,6 +182,9 @@ impl FromStr for Sharing {
         match text {
             "equal" => Ok(Self::Equal),
             "strict" => Ok(Self::StrictPriority),
+            _ if text.split('/').all(|weight| weight.parse::<u32>().is_ok()) && text.contains('/') => {
+                Err(ConfigError::Spelling { old: text.to_owned(), new: text.replace('/', ":") })
+            }
             _ => {
                 let weights: Option<Vec<u32>> = text.split(':').map(|weight| weight.parse().ok()).collect();
                 match weights.as_deref() {
@@ -223,6 +226,7 @@ impl FromStr for SplitKind {
         match text {
             "hard" => Ok(Self::Hard),
             "shared" => Ok(Self::Shared),
+            "borrow" => Err(ConfigError::Spelling { old: text.to_owned(), new: "shared".to_owned() }),
             _ => Err(ConfigError::value(
                 text,
                 "'hard' (each queue keeps to its share) or 'shared' (work-conserving)",

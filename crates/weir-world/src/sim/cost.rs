@@ -386,10 +386,11 @@ fn room(qdisc: &QdiscConfig, rate: weir_core::Rate, rtt: Duration) -> f64 {
         };
         keys.iter().map(one).sum()
     }
-    let packets = |limit: Limit| match (limit.bytes(rate, rtt), limit.packets(rate, rtt)) {
-        (Some(bytes), _) => bytes as f64 * 8.0 / SHORT,
-        (None, packets) => packets.map_or(0.0, f64::from),
-    };
+    let packets =
+        |limit: Limit| match (limit.bytes(rate, rtt), limit.packets(rate, rtt, weir_core::ETHERNET_MTU)) {
+            (Some(bytes), _) => bytes as f64 * 8.0 / SHORT,
+            (None, packets) => packets.map_or(0.0, f64::from),
+        };
     let keys = serde_json::to_value(qdisc).unwrap_or_default();
     // Each of its queues has a limit of its own.
     let queues = match keys["kind"].as_str() {
