@@ -21,9 +21,11 @@ use libbpf_rs::{
     MapCore, MapFlags, MapHandle, ProgramInput, ProgramMut, TC_INGRESS, TcHookBuilder, Xdp, XdpFlags,
 };
 use thiserror::Error;
-use weir_core::Duration;
+use weir_core::{Duration, Rate};
 use weir_kernel::attach::{Place, Side};
-use weir_kernel::{KernelError, ProgramConfig, Programs, Role, identify};
+use weir_kernel::{
+    Direction, KernelError, Keys, Leaf, ProgramConfig, Programs, QueueKeys, Role, Setup, SetupError, identify,
+};
 use weir_law::Params;
 use weir_netdev::iproute::Discipline;
 use weir_netdev::offload::{self, OffloadError};
@@ -53,11 +55,9 @@ const LIVE_FRAMES: u32 = 2;
 /// Every namespace's first interface.
 const LOOPBACK: i32 = 1;
 /// Out of reach of one processor: HTB never holds a packet back.
-const RATE: &str = "100gbit";
-/// Or one merged packet holds the next one back: the usual burst is what the rate sends within a nanosecond.
-const BURST: &str = "burst 1m cburst 1m";
+const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
 /// Far more than waits here.
-const LIMIT: &str = "4000000";
+const QUEUE: &str = "bfifo limit 4000kb";
 
 /// A router that could not be measured.
 #[derive(Debug, Error)]
@@ -68,6 +68,9 @@ pub enum RouterError {
     /// The law's programs could not be loaded or attached.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The kernel's queues cannot be as they are meant to be.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
     /// An interface does not merge what it receives.
     #[error(transparent)]
     Offload(#[from] OffloadError),
@@ -148,20 +151,7 @@ pub(super) fn run(
 ) -> Result<Measured, RouterError> {
     let topology = Topology::build_forwarding(&TopologySpec::default(), &[])?;
     let (device, other) = (&topology.bottleneck_client_iface, &topology.bottleneck_server_iface);
-    topology.bottleneck.tc(&[
-        format!("qdisc add dev {device} root handle 57e1: htb default 2"),
-        format!(
-            "class add dev {device} parent 57e1: classid 57e1:ffff htb rate {RATE} {BURST} quantum 200000"
-        ),
-        format!(
-            "class add dev {device} parent 57e1:ffff classid 57e1:1 htb rate {RATE} {BURST} quantum 200000"
-        ),
-        format!("qdisc add dev {device} parent 57e1:1 handle 57e2: bfifo limit {LIMIT}"),
-        format!(
-            "class add dev {device} parent 57e1:ffff classid 57e1:2 htb rate {RATE} {BURST} quantum 200000"
-        ),
-        format!("qdisc add dev {device} parent 57e1:2 handle 57e3: bfifo limit {LIMIT}"),
-    ])?;
+    topology.bottleneck.tc(&tree(device)?)?;
     let measured = topology.bottleneck.enter(|| {
         stay();
         let mut storage = MaybeUninit::uninit();
@@ -204,6 +194,15 @@ pub(super) fn run(
         return Err(RouterError::Lost { what: "data packets, in the standard class,", sent, left });
     }
     Ok(measured)
+}
+
+/// The lines of the tree that `weir up` installs, with queues that never fill.
+fn tree(device: &str) -> Result<Vec<String>, RouterError> {
+    let queue: Leaf = QUEUE.parse().map_err(SetupError::from)?;
+    let queues = QueueKeys { standard: Some(queue.clone()), responsive: Some(queue) };
+    let keys =
+        Keys { dev: Some(device.to_owned()), rate: Some(RATE), queues: Some(queues), ..Keys::default() };
+    Ok(Setup::from_keys(keys)?.tree(Direction::Egress)?.lines(device))
 }
 
 /// Keeps the calling thread on its processor: what the router's driver deferred waits where it was deferred, and frames of

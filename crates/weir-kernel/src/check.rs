@@ -135,15 +135,19 @@ fn missing(error: StepError, setup: &Setup) -> UpError {
         };
     }
     let by_tc = message.contains("Unknown qdisc");
-    for leaf in [&setup.queues.standard, &setup.queues.responsive] {
-        let kind = leaf.kind;
+    for (_, leaf) in setup.queues.named() {
+        let kind = leaf.kind();
         // The kind follows the handle.
         if line.contains(&format!(": {kind}")) {
-            let other = |leaf: &super::leaf::Leaf| match leaf.kind == kind {
+            let other = |leaf: &super::leaf::Leaf| match leaf.kind() == kind {
                 true => "bfifo".to_owned(),
                 false => leaf.to_string(),
             };
-            let instead = format!("{}/{}", other(&setup.queues.standard), other(&setup.queues.responsive));
+            let instead = format!(
+                "standard {} responsive {}",
+                other(&setup.queues.standard),
+                other(&setup.queues.responsive)
+            );
             let module = kind.module().unwrap_or_default();
             return UpError::NoQueue { kind, by: if by_tc { "tc" } else { "kernel" }, module, instead };
         }

@@ -105,7 +105,25 @@ pub(super) struct Journal {
 /// putting it back.
 fn if_known<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Setup>, D::Error> {
     let value = Option::<serde_json::Value>::deserialize(from)?;
-    Ok(value.and_then(|value| serde_json::from_value(value).ok()))
+    Ok(value.and_then(|value| serde_json::from_value(renamed(value)).ok()))
+}
+
+/// Journals may say `split borrow` and `share 30/70`, which are `split shared` and `sharing 30:70`: so what another version of
+/// Weir set up can be reloaded. Queues may be tables, which are read as such.
+fn renamed(mut setup: serde_json::Value) -> serde_json::Value {
+    let mut rename = |at: &str| {
+        let Some(table) = setup.pointer_mut(at).and_then(serde_json::Value::as_object_mut) else { return };
+        if table.get("split").is_some_and(|split| split == "borrow") {
+            table.insert("split".to_owned(), "shared".into());
+        }
+        if let Some(share) = table.remove("share") {
+            let sharing = share.as_str().map(|share| share.replace('/', ":"));
+            table.insert("sharing".to_owned(), sharing.into());
+        }
+    };
+    rename("");
+    rename("/keys");
+    setup
 }
 
 impl Journal {

@@ -6,10 +6,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use weir_core::{Duration, Rate};
 use weir_law::{MainSignal, Params, Preset};
-use weir_qdisc::Limit;
+use weir_qdisc::config::SplitKind;
+use weir_qdisc::{Limit, Sharing};
 
-use super::leaf::Queues;
-use super::setup::{Directions, LinkSplit, SetupError, Share};
+use super::queues::QueueKeys;
+use super::setup::{Directions, SetupError};
 use super::words::nearest;
 
 /// The preset on a live interface, where flows have reason to cheat and others can forge.
@@ -91,7 +92,7 @@ pub struct Keys {
     /// Which ways are shaped.
     pub direction: Option<Directions>,
     /// The two queues.
-    pub queues: Option<Queues>,
+    pub queues: Option<QueueKeys>,
     /// Whether they mark, for all that can and do not say it themselves.
     pub ecn: Option<bool>,
     /// Their limit, for those that do not say it themselves.
@@ -99,9 +100,9 @@ pub struct Keys {
     /// The round-trip time of limits in BDP.
     pub rtt: Option<Duration>,
     /// Whether a queue may use what the other leaves.
-    pub split: Option<LinkSplit>,
+    pub split: Option<SplitKind>,
     /// How the rate is divided.
-    pub share: Option<Share>,
+    pub sharing: Option<Sharing>,
     /// The law.
     pub law: LawKeys,
     /// How many flows are remembered in each direction.
@@ -122,7 +123,7 @@ impl Keys {
         "limit",
         "rtt",
         "split",
-        "share",
+        "sharing",
         "law",
         "flows",
         "replace",
@@ -145,13 +146,23 @@ impl Keys {
             "rate" => self.rate = read(word, value)?,
             "ingress_rate" => self.ingress_rate = read(word, value)?,
             "direction" => self.direction = read(word, value)?,
-            "queues" => self.queues = read(word, value)?,
+            "queues" => {
+                // One that was said by itself stands; said twice it is refused before.
+                let both: Option<QueueKeys> = read(word, value)?;
+                self.queues = both.map(|both| self.queues.take().unwrap_or_default().over(both));
+            }
+            "standard" => self.queues.get_or_insert_default().standard = read(word, value)?,
+            "responsive" => self.queues.get_or_insert_default().responsive = read(word, value)?,
             "ecn" => self.ecn = Some(true),
             "noecn" => self.ecn = Some(false),
             "limit" => self.limit = read(word, value)?,
             "rtt" => self.rtt = read(word, value)?,
             "split" => self.split = read(word, value)?,
-            "share" => self.share = read(word, value)?,
+            "sharing" => self.sharing = read(word, value)?,
+            "share" => {
+                let problem = format!("'share {value}' is written 'sharing {}'", value.replace('/', ":"));
+                return Err(SetupError::value(word, &problem));
+            }
             "preset" => self.law.set("preset", value)?,
             "set" => {
                 let Some((name, value)) = value.split_once('=') else {
@@ -179,12 +190,15 @@ impl Keys {
             rate: self.rate.or(below.rate),
             ingress_rate: self.ingress_rate.or(below.ingress_rate),
             direction: self.direction.or(below.direction),
-            queues: self.queues.or(below.queues),
+            queues: match (self.queues, below.queues) {
+                (Some(above), Some(below)) => Some(above.over(below)),
+                (above, below) => above.or(below),
+            },
             ecn: self.ecn.or(below.ecn),
             limit: self.limit.or(below.limit),
             rtt: self.rtt.or(below.rtt),
             split: self.split.or(below.split),
-            share: self.share.or(below.share),
+            sharing: self.sharing.or(below.sharing),
             law: self.law.over(below.law),
             flows: self.flows.or(below.flows),
             replace: self.replace.or(below.replace),

@@ -1,47 +1,23 @@
-//! The queues under HTB: which kinds make sense there, and the words that `tc` takes for them.
+//! The queues under HTB: which kinds may stand there, and what is to be known of each.
 //!
-//! Names, options and defaults are the kernel's (net/sched/sch_*.c, tc-codel(8) and its kin), with two differences: a limit
-//! has a unit, and whether a queue marks is always said, so that changing a queue never keeps an option from before. A
-//! queue's options are spelled out only where they were given; the rest is the kernel's default.
+//! A queue is written as in scenarios, `codel ecn target 5ms limit 1000p`: the kernel's kinds are a subset of weir-qdisc's,
+//! and the words and defaults are those of its configuration. What `tc` is given for them is in `leaf/words.rs`.
+
+mod words;
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-use weir_core::{Duration, Rate, full_packet};
-use weir_qdisc::Limit;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thiserror::Error;
+use weir_core::{Bytes, FULL_PACKET, Rate, Seed};
+use weir_qdisc::config::{BuildContext, ConfigError, GivenQdisc, QdiscConfig};
 
-use super::setup::SetupError;
+use super::setup::DEFAULT_RTT;
 use super::words::nearest;
 
-/// What a queue's limits are reckoned by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reckoning {
-    /// The queue's share of the rate.
-    pub rate: Rate,
-    /// The round-trip time of limits in BDP.
-    pub rtt: Duration,
-    /// The MTU of the interface, in bytes.
-    pub mtu: u32,
-}
-
-impl Reckoning {
-    /// Wire bytes of a full packet.
-    fn full_packet(self) -> u64 {
-        full_packet(self.mtu).into()
-    }
-
-    /// How many packets of the MTU make up so many bytes.
-    fn packets(self, bytes: u64) -> u64 {
-        bytes / u64::from(self.mtu.max(1))
-    }
-}
-
 /// A kind of queue discipline that may stand under one of the two classes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LeafKind {
     /// CoDel (RFC 8289).
     Codel,
@@ -51,9 +27,9 @@ pub enum LeafKind {
     Pie,
     /// Flow queues with PIE.
     FqPie,
-    /// Random early detection, its thresholds chosen by `tc` from the limit.
+    /// Random early detection.
     Red,
-    /// Flow queues with pacing.
+    /// Flow queues with credits.
     Fq,
     /// CAKE with its own shaper off: HTB shapes.
     Cake,
@@ -63,12 +39,45 @@ pub enum LeafKind {
     Bfifo,
 }
 
-/// What a queue's limit counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Packets,
-    Bytes,
+/// What is to be known of a kind.
+struct Row {
+    kind: LeafKind,
+    /// The kernel's name, and weir-qdisc's.
+    name: &'static str,
+    /// The kernel's build option.
+    option: &'static str,
+    /// Packets leave it in the order in which they came, whatever their flows.
+    in_order: bool,
+    /// Its AQM refuses packets on arrival, so that a refusal need not mean that it is full.
+    early: bool,
+    /// It keeps the MTU that the interface had when it was made (`codel_init`, `fq_codel_init`, `fq_init`, `fq_pie_init`).
+    /// The others count no MTU, or read it for each packet (`pie_drop_early`); CAKE's counts for its own shaper alone.
+    keeps_mtu: bool,
+    /// Its options can be changed one by one; RED and CAKE compute theirs together at the start.
+    changes: bool,
 }
+
+const fn row(kind: LeafKind, name: &'static str, option: &'static str) -> Row {
+    Row { kind, name, option, in_order: true, early: false, keeps_mtu: false, changes: true }
+}
+
+/// All kinds, in the order of [`LeafKind`].
+const TABLE: [Row; 9] = [
+    Row { keeps_mtu: true, ..row(LeafKind::Codel, "codel", "CONFIG_NET_SCH_CODEL") },
+    Row { in_order: false, keeps_mtu: true, ..row(LeafKind::FqCodel, "fq_codel", "CONFIG_NET_SCH_FQ_CODEL") },
+    Row { early: true, ..row(LeafKind::Pie, "pie", "CONFIG_NET_SCH_PIE") },
+    Row {
+        in_order: false,
+        early: true,
+        keeps_mtu: true,
+        ..row(LeafKind::FqPie, "fq_pie", "CONFIG_NET_SCH_FQ_PIE")
+    },
+    Row { early: true, changes: false, ..row(LeafKind::Red, "red", "CONFIG_NET_SCH_RED") },
+    Row { in_order: false, keeps_mtu: true, ..row(LeafKind::Fq, "fq", "CONFIG_NET_SCH_FQ") },
+    Row { in_order: false, changes: false, ..row(LeafKind::Cake, "cake", "CONFIG_NET_SCH_CAKE") },
+    row(LeafKind::Pfifo, "pfifo", "CONFIG_NET_SCHED"),
+    row(LeafKind::Bfifo, "bfifo", "CONFIG_NET_SCHED"),
+];
 
 impl LeafKind {
     /// All kinds.
@@ -84,78 +93,72 @@ impl LeafKind {
         Self::Bfifo,
     ];
 
+    fn row(self) -> &'static Row {
+        &TABLE[self as usize]
+    }
+
     /// The kernel's name.
+    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Codel => "codel",
-            Self::FqCodel => "fq_codel",
-            Self::Pie => "pie",
-            Self::FqPie => "fq_pie",
-            Self::Red => "red",
-            Self::Fq => "fq",
-            Self::Cake => "cake",
-            Self::Pfifo => "pfifo",
-            Self::Bfifo => "bfifo",
-        }
+        self.row().name
     }
 
     /// The kernel module that has it, for messages. The FIFOs are never a module.
+    #[must_use]
     pub fn module(self) -> Option<String> {
         (!matches!(self, Self::Pfifo | Self::Bfifo)).then(|| format!("sch_{}", self.name()))
     }
 
-    /// Whether `ecn` and `noecn` are words of it.
-    pub fn can_mark(self) -> bool {
-        matches!(self, Self::Codel | Self::FqCodel | Self::Pie | Self::FqPie | Self::Red)
+    /// Words that `tc` takes for it, the kind first, as on a link of 10 Mbit/s with what is set by default: to find out if
+    /// a kernel has it.
+    #[must_use]
+    pub fn trial(self) -> String {
+        let needed = if self == Self::Cake { " unlimited" } else { "" };
+        let context = BuildContext {
+            rate: Rate::from_bits_per_sec(10_000_000),
+            rtt: DEFAULT_RTT,
+            mtu: FULL_PACKET,
+            seed: Seed::default(),
+        };
+        let leaf = format!("{self}{needed}").parse::<Leaf>().ok();
+        let words = leaf.and_then(|leaf| leaf.queue().words(&context).ok());
+        words.unwrap_or_else(|| self.name().to_owned())
     }
 
-    /// Whether it keeps the MTU that the interface had when the queue was made (`codel_init`, `fq_codel_init`,
-    /// `fq_init`, `fq_pie_init`). The others count no MTU, or ask for it with each packet (`pie_drop_early`); CAKE's
-    /// counts for its own shaper alone.
+    /// The option of the kernel's build that brings it, for messages.
+    #[must_use]
+    pub fn build_option(self) -> &'static str {
+        self.row().option
+    }
+
+    /// Whether packets leave it in the order in which they came, whatever their flows.
+    #[must_use]
+    pub fn is_in_order(self) -> bool {
+        self.row().in_order
+    }
+
+    /// Whether its AQM refuses packets on arrival, so that a refusal need not mean that it is full.
+    #[must_use]
+    pub fn refuses_early(self) -> bool {
+        self.row().early
+    }
+
     pub(super) fn keeps_mtu(self) -> bool {
-        matches!(self, Self::Codel | Self::FqCodel | Self::Fq | Self::FqPie)
-    }
-
-    /// Whether it marks when nothing is said: the kernel's default (`fq_codel_init` sets it; CAKE has no choice).
-    fn marks_unasked(self) -> bool {
-        matches!(self, Self::FqCodel | Self::Cake)
-    }
-
-    fn unit(self) -> Option<Unit> {
-        match self {
-            Self::Bfifo | Self::Red => Some(Unit::Bytes),
-            Self::Cake => None,
-            _ => Some(Unit::Packets),
-        }
-    }
-
-    fn takes(self, option: &str) -> bool {
-        match option {
-            "limit" => self.unit().is_some(),
-            "target" => matches!(self, Self::Codel | Self::FqCodel | Self::Pie | Self::FqPie),
-            "interval" => matches!(self, Self::Codel | Self::FqCodel),
-            "ecn" => self.can_mark(),
-            _ => false,
-        }
-    }
-
-    fn options(self) -> Vec<&'static str> {
-        OPTIONS.iter().copied().filter(|option| self.takes(option)).collect()
+        self.row().keeps_mtu
     }
 }
 
-/// The names of all options.
-const OPTIONS: &[&str] = &["limit", "target", "interval", "ecn"];
-
 impl FromStr for LeafKind {
-    type Err = SetupError;
+    type Err = ConfigError;
 
-    fn from_str(text: &str) -> Result<Self, SetupError> {
-        let names: Vec<&str> = Self::ALL.iter().map(|kind| kind.name()).collect();
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == text)
-            .ok_or_else(|| SetupError::unknown(text, "queue that can stand under HTB", nearest(text, &names)))
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let names: Vec<&str> = TABLE.iter().map(|row| row.name).collect();
+        let row = TABLE.iter().find(|row| row.name == text);
+        row.map(|row| row.kind).ok_or_else(|| ConfigError::Unknown {
+            word: text.to_owned(),
+            what: "queue of the kernel".to_owned(),
+            hint: nearest(text, &names),
+        })
     }
 }
 
@@ -165,310 +168,207 @@ impl fmt::Display for LeafKind {
     }
 }
 
-/// One of the two queues.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Leaf {
-    /// Its kind.
-    pub kind: LeafKind,
-    /// How much it may hold; the kernel's default if not given, for byte FIFOs and RED one BDP of its share.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Limit>,
-    /// Acceptable standing delay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub target: Option<Duration>,
-    /// How long the delay must stand above `target` before the first drop.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Duration>,
-    /// Marks rather than drops where the sender takes part in ECN; the kernel's default if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ecn: Option<bool>,
+/// Why the kernel cannot have a queue as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}{message}", if .key.is_empty() { String::new() } else { format!("{key}: ") })]
+pub struct LeafError {
+    /// The key of the queue; empty where `message` names it, or the whole queue is meant.
+    pub key: &'static str,
+    /// What is wrong, and what to give instead.
+    pub message: String,
 }
 
-/// A leaf as a table.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LeafTable {
+/// A queue as the tree takes it: any configuration whose kind the kernel has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Queue<'a> {
     kind: LeafKind,
-    limit: Option<Limit>,
-    target: Option<Duration>,
-    interval: Option<Duration>,
-    ecn: Option<bool>,
+    config: &'a QdiscConfig,
+    /// Whether the limit was chosen; where it was not, one in bytes is at least two packets.
+    limited: bool,
 }
 
-impl<'de> Deserialize<'de> for Leaf {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = Leaf;
+impl<'a> Queue<'a> {
+    /// The queue of a configuration, whose limit is as good as chosen.
+    ///
+    /// # Errors
+    /// When the kind is none of [`LeafKind::ALL`].
+    pub fn of(config: &'a QdiscConfig) -> Result<Self, ConfigError> {
+        Ok(Self { kind: config.kind().parse()?, config, limited: true })
+    }
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a queue such as \"codel:ecn,target=5ms\" or a table with 'kind'")
-            }
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(self) -> LeafKind {
+        self.kind
+    }
 
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Leaf, E> {
-                text.parse().map_err(E::custom)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Leaf, A::Error> {
-                let LeafTable { kind, limit, target, interval, ecn } =
-                    LeafTable::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Leaf { kind, limit, target, interval, ecn })
-            }
+    /// Whether it may put CE on a packet.
+    #[must_use]
+    pub fn can_mark(self) -> bool {
+        match self.config {
+            QdiscConfig::Codel(keys) => keys.ecn || keys.ce_threshold.is_some(),
+            QdiscConfig::FqCodel(keys) => keys.ecn || keys.ce_threshold.is_some(),
+            QdiscConfig::Fq(keys) => keys.ce_threshold.is_some(),
+            other => other.marks(),
         }
-        deserializer.deserialize_any(Either)
+    }
+
+    /// Whether `tc qdisc change` leads from this queue to `next`, so that what is queued stays: the kernel keeps an option
+    /// that a change does not name, and takes no other number of flow queues.
+    pub(super) fn changes_to(self, next: Self) -> bool {
+        let thresholds = |config: &QdiscConfig| match config {
+            QdiscConfig::Codel(keys) => keys.ce_threshold.is_some(),
+            QdiscConfig::FqCodel(keys) => keys.ce_threshold.is_some(),
+            QdiscConfig::Fq(keys) => keys.ce_threshold.is_some(),
+            _ => false,
+        };
+        let flows = |config: &QdiscConfig| match config {
+            QdiscConfig::FqCodel(keys) => (keys.flows != words::FLOWS).then_some(keys.flows),
+            QdiscConfig::FqPie(keys) => (keys.flows != words::FLOWS).then_some(keys.flows),
+            _ => None,
+        };
+        self.kind == next.kind
+            && self.kind.row().changes
+            && (!thresholds(self.config) || thresholds(next.config))
+            && flows(self.config).is_none()
+            && flows(next.config).is_none()
     }
 }
 
-impl From<LeafKind> for Leaf {
-    fn from(kind: LeafKind) -> Self {
-        Self { kind, limit: None, target: None, interval: None, ecn: None }
+/// One of the two queues as it was given: `codel ecn target 5ms`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaf {
+    kind: LeafKind,
+    given: GivenQdisc,
+}
+
+impl Leaf {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> LeafKind {
+        self.kind
+    }
+
+    /// As the tree takes it.
+    #[must_use]
+    pub fn queue(&self) -> Queue<'_> {
+        Queue { kind: self.kind, config: self.given.config(), limited: self.given.names("limit") }
+    }
+
+    /// Whether the kind has a key, such as `ecn`.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.given.has(key)
+    }
+
+    /// The same with `words`, unless they name a key that is named.
+    pub(super) fn or(self, key: &str, words: &str) -> Result<Self, ConfigError> {
+        if self.given.names(key) { Ok(self) } else { Ok(Self { given: self.given.with(words)?, ..self }) }
+    }
+
+    /// The words with another limit in bytes.
+    pub(super) fn with_limit(&self, bytes: u64) -> String {
+        let limit = format!("limit {}", Bytes(bytes));
+        match self.given.names("limit") {
+            false => format!("{self} {limit}"),
+            true => {
+                let line = self.to_string();
+                let words: Vec<&str> = line.split(' ').collect();
+                let at = words.iter().position(|word| *word == "limit").unwrap_or(words.len());
+                [&words[..at], &[limit.as_str()], &words[words.len().min(at + 2)..]].concat().join(" ")
+            }
+        }
+    }
+}
+
+impl TryFrom<GivenQdisc> for Leaf {
+    type Error = ConfigError;
+
+    fn try_from(given: GivenQdisc) -> Result<Self, ConfigError> {
+        Ok(Self { kind: given.config().kind().parse()?, given })
     }
 }
 
 impl FromStr for Leaf {
-    type Err = SetupError;
+    type Err = ConfigError;
 
-    /// `codel` or `codel:ecn,target=5ms,limit=1000p`.
-    fn from_str(text: &str) -> Result<Self, SetupError> {
-        let (kind, options) = text.split_once(':').unwrap_or((text, ""));
-        let mut leaf = Self::from(kind.parse::<LeafKind>()?);
-        for option in options.split(',').filter(|option| !option.is_empty()) {
-            let (name, value) = option.split_once('=').unwrap_or((option, ""));
-            let bad = |error: &dyn fmt::Display| SetupError::value(&format!("{name} of {kind}"), error);
-            match name {
-                "limit" => leaf.limit = Some(value.parse().map_err(|error| bad(&error))?),
-                "target" => leaf.target = Some(value.parse().map_err(|error| bad(&error))?),
-                "interval" => leaf.interval = Some(value.parse().map_err(|error| bad(&error))?),
-                "ecn" if value.is_empty() => leaf.ecn = Some(true),
-                "noecn" if value.is_empty() => leaf.ecn = Some(false),
-                "ecn" | "noecn" => return Err(bad(&format!("write {name} alone, without '={value}'"))),
-                _ => {
-                    let mut known = leaf.kind.options();
-                    known.extend(leaf.kind.can_mark().then_some("noecn"));
-                    return Err(SetupError::unknown(
-                        name,
-                        &format!("option of {kind}"),
-                        nearest(name, &known),
-                    ));
-                }
-            }
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        // Of the kernel's kinds, not of all, is the nearest.
+        let kind = text.split_whitespace().next().unwrap_or_default();
+        if !kind.contains(':') {
+            kind.parse::<LeafKind>()?;
         }
-        leaf.check()?;
-        Ok(leaf)
+        text.parse::<GivenQdisc>()?.try_into()
     }
 }
 
 impl fmt::Display for Leaf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut options = Vec::new();
-        options.extend(self.limit.map(|limit| format!("limit={limit}")));
-        options.extend(self.target.map(|target| format!("target={target}")));
-        options.extend(self.interval.map(|interval| format!("interval={interval}")));
-        options.extend(self.ecn.map(|ecn| if ecn { "ecn" } else { "noecn" }.to_owned()));
-        match options.is_empty() {
-            true => write!(f, "{}", self.kind),
-            false => write!(f, "{}:{}", self.kind, options.join(",")),
-        }
+        self.given.fmt(f)
     }
 }
 
-impl Leaf {
-    /// Whether it may put CE on a packet.
-    pub fn marks(&self) -> bool {
-        self.ecn.unwrap_or(self.kind.marks_unasked())
-    }
-
-    /// Whether all options are of its kind and in its unit.
-    ///
-    /// # Errors
-    /// Names the option that is not.
-    pub fn check(&self) -> Result<(), SetupError> {
-        let given = [
-            ("limit", self.limit.is_some()),
-            ("target", self.target.is_some()),
-            ("interval", self.interval.is_some()),
-            ("ecn", self.ecn.is_some()),
-        ];
-        for (option, given) in given {
-            if given && !self.kind.takes(option) {
-                return Err(SetupError::unknown(
-                    option,
-                    &format!("option of {}", self.kind),
-                    nearest(option, &self.kind.options()),
-                ));
-            }
-        }
-        match (self.kind.unit(), self.limit) {
-            (Some(Unit::Packets), Some(Limit::Bytes(_))) => Err(SetupError::value(
-                "limit",
-                &format!("{} counts packets: write 1000p or 0.5bdp", self.kind),
-            )),
-            (Some(Unit::Bytes), Some(Limit::Packets(_))) => {
-                Err(SetupError::value("limit", &format!("{} counts bytes: write 64kb or 0.5bdp", self.kind)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether every option that was given is given again: then `tc qdisc change` leads from here to there, and the queue
-    /// stays.
-    pub(super) fn is_kept_by(&self, next: &Self) -> bool {
-        self.kind == next.kind
-            // These compute their options together at the start.
-            && !matches!(self.kind, LeafKind::Red | LeafKind::Cake)
-            && (self.limit.is_none() || next.limit.is_some())
-            && (self.target.is_none() || next.target.is_some())
-            && (self.interval.is_none() || next.interval.is_some())
-    }
-
-    /// What the kernel is to be told of the limit; `None` leaves it to the kernel.
-    fn limit_at(&self, by: Reckoning) -> Result<Option<u64>, SetupError> {
-        let Some(unit) = self.kind.unit() else { return Ok(None) };
-        let limit = match (self.limit, unit) {
-            (Some(limit), _) => limit,
-            (None, Unit::Bytes) => Limit::Bdp(1.0),
-            (None, Unit::Packets) => return Ok(None),
-        };
-        let (value, least, sort) = match limit {
-            Limit::Packets(packets) => (u64::from(packets), 1, "packets"),
-            Limit::Bytes(bytes) => (bytes.0, by.full_packet(), "bytes"),
-            Limit::Time(time) => match (by.rate.bytes_in(time).0, unit) {
-                (bytes, Unit::Bytes) => (bytes, by.full_packet(), "bytes"),
-                (bytes, Unit::Packets) => (by.packets(bytes), 1, "packets"),
-            },
-            Limit::Bdp(factor) => {
-                let bytes = (by.rate.bytes_in(by.rtt).0 as f64 * factor) as u64;
-                match unit {
-                    // A default is never less than two packets; what was asked for is checked.
-                    Unit::Bytes if self.limit.is_none() => {
-                        (bytes.max(2 * by.full_packet()), by.full_packet(), "bytes")
-                    }
-                    Unit::Bytes => (bytes, by.full_packet(), "bytes"),
-                    Unit::Packets => (by.packets(bytes), 1, "packets"),
-                }
-            }
-        };
-        if value < least || value > u64::from(u32::MAX) {
-            return Err(SetupError::value(
-                "limit",
-                &format!(
-                    "{limit} of a {} at {} and MTU {} is {value} {sort}; use {least} to {}",
-                    self.kind,
-                    by.rate,
-                    by.mtu,
-                    u32::MAX
-                ),
-            ));
-        }
-        Ok(Some(value))
-    }
-
-    /// How many bytes it may hold, if it counts bytes and the limit is one it can have.
-    pub(super) fn bytes_at(&self, by: Reckoning) -> Option<u64> {
-        let counts_bytes = self.kind.unit() == Some(Unit::Bytes);
-        counts_bytes.then(|| self.limit_at(by).ok().flatten()).flatten()
-    }
-
-    /// The words that `tc` takes after `handle H:`.
-    ///
-    /// # Errors
-    /// When the limit holds no full packet.
-    pub fn words(&self, by: Reckoning) -> Result<String, SetupError> {
-        let mut words = self.kind.name().to_owned();
-        match self.kind {
-            LeafKind::Cake => words += " unlimited",
-            _ => {
-                if let Some(limit) = self.limit_at(by)? {
-                    words += &format!(" limit {limit}");
-                }
-            }
-        }
-        if self.kind == LeafKind::Red {
-            // RED's clock and mean need a packet size and the rate; tc derives both thresholds from the limit.
-            words += &format!(" avpkt 1000 bandwidth {}bit", by.rate.bits_per_sec());
-        }
-        for (name, value) in [("target", self.target), ("interval", self.interval)] {
-            if let Some(value) = value {
-                // iproute2 reads times down to nanoseconds but its codel keeps microseconds.
-                words += &format!(" {name} {}us", value.as_nanos().div_ceil(1000));
-            }
-        }
-        if self.kind.can_mark() {
-            let says_no = self.kind != LeafKind::Red;
-            words += match self.marks() {
-                true => " ecn",
-                false if says_no => " noecn",
-                false => "",
-            };
-        }
-        Ok(words)
+impl Serialize for Leaf {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.given.serialize(serializer)
     }
 }
 
-/// The two queues.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Queues {
-    /// For flows that do not answer, or whose answer is not known, and for all that is no flow.
-    pub standard: Leaf,
-    /// For flows that answer to congestion.
-    pub responsive: Leaf,
-}
-
-impl Default for Queues {
-    /// The paper's first combination is drop-tail and CoDel; on a live link CoDel in both keeps delay low in both.
-    fn default() -> Self {
-        Self { standard: LeafKind::Codel.into(), responsive: LeafKind::Codel.into() }
-    }
-}
-
-impl FromStr for Queues {
-    type Err = SetupError;
-
-    /// `STANDARD/RESPONSIVE`.
-    fn from_str(text: &str) -> Result<Self, SetupError> {
-        let Some((standard, responsive)) = text.split_once('/') else {
-            return Err(SetupError::value(
-                "queues",
-                &format!("'{text}' is not STANDARD/RESPONSIVE, such as bfifo/codel or codel:ecn/codel:ecn"),
-            ));
-        };
-        Ok(Self { standard: standard.parse()?, responsive: responsive.parse()? })
-    }
-}
-
-impl fmt::Display for Queues {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.standard, self.responsive)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct QueuesTable {
-    standard: Leaf,
-    responsive: Leaf,
-}
-
-impl<'de> Deserialize<'de> for Queues {
+impl<'de> Deserialize<'de> for Leaf {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = Queues;
+        GivenQdisc::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
+    }
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("queues such as \"bfifo/codel\" or a table with 'standard' and 'responsive'")
-            }
+#[cfg(test)]
+mod tests {
+    use super::{Leaf, LeafKind, TABLE};
+    use weir_qdisc::QdiscConfig;
 
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Queues, E> {
-                text.parse().map_err(E::custom)
-            }
+    fn leaf(line: &str) -> Leaf {
+        line.parse().unwrap()
+    }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Queues, A::Error> {
-                let QueuesTable { standard, responsive } =
-                    QueuesTable::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Queues { standard, responsive })
-            }
+    #[test]
+    fn the_table_is_in_order_and_of_kinds_that_can_be_configured() {
+        for (row, kind) in TABLE.iter().zip(LeafKind::ALL) {
+            assert_eq!((row.kind, kind.name()), (kind, row.name));
+            assert!(QdiscConfig::KINDS.contains(&row.name));
+            assert_eq!(row.name.parse::<LeafKind>(), Ok(kind));
+            // With all that is needed, which is more than the name.
+            assert!(kind.trial().len() > kind.name().len() && kind.trial().starts_with(kind.name()));
         }
-        deserializer.deserialize_any(Either)
+    }
+
+    #[test]
+    fn a_change_keeps_the_queue_where_it_leads_there() {
+        for (from, to, changes) in [
+            ("codel", "codel ecn target 1ms", true),
+            ("codel ce_threshold 1ms", "codel", false),
+            ("codel ce_threshold 1ms", "codel ce_threshold 2ms", true),
+            ("codel", "fq_codel", false),
+            ("fq_codel", "fq_codel target 1ms", true),
+            ("fq_codel", "fq_codel flows 64", false),
+            ("red", "red", false),
+        ] {
+            assert_eq!(leaf(from).queue().changes_to(leaf(to).queue()), changes, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn a_limit_takes_the_place_of_another() {
+        assert_eq!(leaf("bfifo").with_limit(131_072), "bfifo limit 128kb");
+        assert_eq!(leaf("red limit 9kb ecn").with_limit(131_071), "red limit 131071b ecn");
+    }
+
+    #[test]
+    fn other_queues_are_answered_with_those_of_the_kernel() {
+        for (line, says) in [
+            ("step", "'step' is not a queue of the kernel; known are codel, fq_codel"),
+            ("coddel", "'coddel' is not a queue of the kernel; did you mean 'codel'?"),
+            ("codel:ecn,limit=10p", "'codel:ecn,limit=10p' is written 'codel ecn limit 10p'"),
+        ] {
+            let error = line.parse::<Leaf>().unwrap_err().to_string();
+            assert!(error.starts_with(says), "{error}");
+        }
     }
 }

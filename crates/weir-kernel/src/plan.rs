@@ -361,15 +361,3 @@ impl Seen {
         steps
     }
 }
-
-impl From<SetupError> for UpError {
-    fn from(error: SetupError) -> Self {
-        Self::Setup(error)
-    }
-}
-
-impl From<JournalError> for UpError {
-    fn from(error: JournalError) -> Self {
-        Self::Journal(error)
-    }
-}

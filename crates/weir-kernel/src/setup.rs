@@ -1,250 +1,41 @@
 //! What is wanted of one interface: rate, direction, the two queues, how the link is divided, and the law. It comes from
 //! words, flags or a TOML file ([`Keys`]) and is complete and checked as [`Setup`].
 
-use std::fmt;
-use std::str::FromStr;
+mod direction;
+mod error;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
-use weir_core::{Duration, ETHERNET_MTU, Rate, full_packet};
+use weir_core::{Duration, ETHERNET_MTU, Rate};
 use weir_law::{MainSignal, Params};
+use weir_qdisc::Sharing;
+use weir_qdisc::config::SplitKind;
 
 use super::keys::Keys;
-use super::leaf::{Leaf, Queues, Reckoning};
+use super::leaf::Leaf;
+use super::queues::Queues;
+use super::tree::{Shape, Tree};
 
-/// Flows that are remembered unless told otherwise.
+pub use direction::{Direction, Directions};
+pub use error::SetupError;
+
+/// Flows that are remembered unless another number is given.
 pub const DEFAULT_FLOWS: u32 = 65_536;
-/// Round-trip time by which limits in BDP are reckoned unless told otherwise.
+/// Round-trip time by which limits in BDP are computed unless another is given.
 pub const DEFAULT_RTT: Duration = Duration::from_millis(100);
+/// Unless said otherwise a queue may use what the other leaves. Not the paper's choice, nor that of scenarios: with hard
+/// shares a lone flow has half of the link.
+pub const DEFAULT_SPLIT: SplitKind = SplitKind::Shared;
+/// Both queues unless others are given: the paper's first combination is drop-tail and CoDel; on a live link CoDel in both
+/// keeps delay low in both.
+const DEFAULT_QUEUE: &str = "codel";
 /// The least MTU of a link that carries IPv4, in bytes (RFC 791).
 const LEAST_MTU: u32 = 68;
 /// Below this a full packet takes more than a second and a half.
 const LOWEST_RATE: Rate = Rate::from_bits_per_sec(8_000);
 /// Above this a burst of one millisecond overflows HTB's 32-bit token times on some kernels, and no test was ever made.
 const HIGHEST_RATE: Rate = Rate::from_bits_per_sec(400_000_000_000);
-
-/// What is wrong with the words, the file or the values in them.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// A word, kind or option that is not known.
-    #[error("'{word}' is not {what}{hint}")]
-    Unknown {
-        /// As written.
-        word: String,
-        /// What was expected there, with its article.
-        what: String,
-        /// What was probably meant.
-        hint: String,
-    },
-    /// A value that cannot be read or used.
-    #[error("{key}: {problem}")]
-    Value {
-        /// The word or key.
-        key: String,
-        /// What is wrong, and what would be right.
-        problem: String,
-    },
-    /// The same word twice.
-    #[error("'{word}' is given twice; leave one out")]
-    Repeated {
-        /// The word.
-        word: String,
-    },
-    /// A word at the end that takes a value.
-    #[error("'{word}' needs a value after it, such as '{word} {example}'")]
-    NoValue {
-        /// The word.
-        word: String,
-        /// A value.
-        example: &'static str,
-    },
-    /// Something without which nothing can be set up.
-    #[error("no {what} is given; add {example}")]
-    Missing {
-        /// What.
-        what: &'static str,
-        /// How.
-        example: &'static str,
-    },
-}
-
-impl SetupError {
-    pub(super) fn unknown(word: &str, what: &str, hint: String) -> Self {
-        let article = if what.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
-        Self::Unknown { word: word.to_owned(), what: format!("{article} {what}"), hint }
-    }
-
-    pub(super) fn value(key: &str, problem: &(impl fmt::Display + ?Sized)) -> Self {
-        Self::Value { key: key.to_owned(), problem: problem.to_string() }
-    }
-}
-
-/// A way through the interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// What the interface sends.
-    Egress,
-    /// What the interface receives.
-    Ingress,
-}
-
-impl Direction {
-    /// `egress` or `ingress`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Egress => "egress",
-            Self::Ingress => "ingress",
-        }
-    }
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// Which ways are shaped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Directions {
-    /// What the interface sends.
-    #[default]
-    Egress,
-    /// What the interface receives.
-    Ingress,
-    /// Both, each with queues and flows of its own.
-    Both,
-}
-
-impl Directions {
-    /// One by one.
-    pub fn each(self) -> &'static [Direction] {
-        match self {
-            Self::Egress => &[Direction::Egress],
-            Self::Ingress => &[Direction::Ingress],
-            Self::Both => &[Direction::Egress, Direction::Ingress],
-        }
-    }
-}
-
-impl FromStr for Directions {
-    type Err = SetupError;
-
-    fn from_str(text: &str) -> Result<Self, SetupError> {
-        match text {
-            "egress" => Ok(Self::Egress),
-            "ingress" => Ok(Self::Ingress),
-            "both" => Ok(Self::Both),
-            _ => Err(SetupError::value("direction", &format!("'{text}' is not egress, ingress or both"))),
-        }
-    }
-}
-
-impl fmt::Display for Directions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Egress => "egress",
-            Self::Ingress => "ingress",
-            Self::Both => "both",
-        })
-    }
-}
-
-/// Whether a queue may use what the other leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LinkSplit {
-    /// Each queue keeps to its share, as in the paper's prototype.
-    Hard,
-    /// A queue that has more to send may use what the other leaves, up to the whole link; each is sure of its share.
-    /// Not the paper's: with hard shares a lone flow has half of the link.
-    #[default]
-    #[serde(alias = "shared")]
-    Borrow,
-}
-
-impl FromStr for LinkSplit {
-    type Err = SetupError;
-
-    fn from_str(text: &str) -> Result<Self, SetupError> {
-        match text {
-            "hard" => Ok(Self::Hard),
-            // The word of scenarios.
-            "borrow" | "shared" => Ok(Self::Borrow),
-            _ => Err(SetupError::value(
-                "split",
-                &format!(
-                    "'{text}' is not hard (each queue keeps to its share) or borrow (it may use what is left)"
-                ),
-            )),
-        }
-    }
-}
-
-impl fmt::Display for LinkSplit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hard => "hard",
-            Self::Borrow => "borrow",
-        })
-    }
-}
-
-/// How the rate is divided between the two queues, by weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct Share {
-    /// Of the standard queue, 1 to 1000.
-    pub standard: u32,
-    /// Of the responsive queue, 1 to 1000.
-    pub responsive: u32,
-}
-
-impl Default for Share {
-    fn default() -> Self {
-        Self { standard: 50, responsive: 50 }
-    }
-}
-
-impl FromStr for Share {
-    type Err = SetupError;
-
-    fn from_str(text: &str) -> Result<Self, SetupError> {
-        let weight = |text: &str| text.parse().ok().filter(|weight| (1..=1000).contains(weight));
-        text.split_once('/')
-            .and_then(|(standard, responsive)| {
-                Some(Self { standard: weight(standard)?, responsive: weight(responsive)? })
-            })
-            .ok_or_else(|| {
-                let problem =
-                    format!("'{text}' is not STANDARD/RESPONSIVE in weights from 1 to 1000, such as 50/50");
-                SetupError::value("share", &problem)
-            })
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.standard, self.responsive)
-    }
-}
-
-impl From<Share> for String {
-    fn from(share: Share) -> Self {
-        share.to_string()
-    }
-}
-
-impl TryFrom<String> for Share {
-    type Error = SetupError;
-
-    fn try_from(text: String) -> Result<Self, SetupError> {
-        text.parse()
-    }
-}
+/// The largest weight of a queue: with more the other one's turns would be shorter than a packet.
+const LARGEST_WEIGHT: u32 = 1000;
 
 /// The longest packet that IP has, and a header (RFC 791, RFC 8200): a larger MTU makes no longer packets.
 const LARGEST_MTU: u32 = 65_536;
@@ -268,13 +59,13 @@ pub struct Setup {
     pub queues: Queues,
     /// The round-trip time of limits in BDP.
     pub rtt: Duration,
-    /// The MTU by which limits, bursts and turns are reckoned, in bytes: the interface's once it is known.
+    /// The MTU by which limits, bursts and turns are computed, in bytes: the interface's once it is known.
     #[serde(default = "ethernet_mtu")]
     pub mtu: u32,
     /// Whether a queue may use what the other leaves.
-    pub split: LinkSplit,
+    pub split: SplitKind,
     /// How the rate is divided.
-    pub share: Share,
+    pub sharing: Sharing,
     /// The parameters of the law. ECN leads where both queues mark, loss otherwise (CRQ section III-B.1), unless
     /// `main_signal` was given.
     pub law: Params,
@@ -325,7 +116,9 @@ impl Setup {
             }
         }
         let queues = queues(&keys)?;
-        let both_mark = queues.standard.marks() && queues.responsive.marks();
+        let (sharing, split) = (keys.sharing.unwrap_or_default(), keys.split.unwrap_or(DEFAULT_SPLIT));
+        check_sharing(sharing, split)?;
+        let both_mark = queues.standard.queue().can_mark() && queues.responsive.queue().can_mark();
         let law = keys.law.params(if both_mark { MainSignal::Ecn } else { MainSignal::Loss })?;
         let flows = keys.flows.unwrap_or(DEFAULT_FLOWS);
         if !(64..=1 << 24).contains(&flows) {
@@ -339,8 +132,8 @@ impl Setup {
             queues,
             rtt: keys.rtt.unwrap_or(DEFAULT_RTT),
             mtu: ETHERNET_MTU,
-            split: keys.split.unwrap_or_default(),
-            share: keys.share.unwrap_or_default(),
+            split,
+            sharing,
             law,
             flows,
             replace: keys.replace.unwrap_or_default(),
@@ -363,26 +156,38 @@ impl Setup {
 
     fn check_limits(&self) -> Result<(), SetupError> {
         for direction in self.direction.each() {
-            let (standard, responsive) = self.shares(*direction);
-            self.queues.standard.words(self.reckoning(standard))?;
-            self.queues.responsive.words(self.reckoning(responsive))?;
+            self.tree(*direction)?;
         }
         Ok(())
+    }
+
+    /// The tree of one direction.
+    ///
+    /// # Errors
+    /// Names a queue that the kernel cannot have at this rate and MTU.
+    pub fn tree(&self, direction: Direction) -> Result<Tree<'_>, SetupError> {
+        Ok(Tree::of(&self.shape(direction))?)
+    }
+
+    /// What the tree of one direction is made of.
+    #[must_use]
+    pub fn shape(&self, direction: Direction) -> Shape<'_> {
+        let Queues { standard, responsive } = &self.queues;
+        Shape {
+            rtt: self.rtt,
+            mtu: self.mtu,
+            ..Shape::two(
+                self.rate_of(direction),
+                [standard.queue(), responsive.queue()],
+                self.sharing,
+                self.split,
+            )
+        }
     }
 
     /// Whether all is reckoned by the MTU that the interface has.
     pub(super) fn is_for_mtu(&self, mtu: u32) -> bool {
         self.mtu == mtu.min(LARGEST_MTU)
-    }
-
-    /// What the limits of a queue with this share of the rate are reckoned by.
-    pub(super) fn reckoning(&self, rate: Rate) -> Reckoning {
-        Reckoning { rate, rtt: self.rtt, mtu: self.mtu }
-    }
-
-    /// Wire bytes of a full packet.
-    pub(super) fn full_packet(&self) -> u64 {
-        full_packet(self.mtu).into()
     }
 
     /// The whole rate of a direction.
@@ -393,155 +198,66 @@ impl Setup {
         }
     }
 
-    /// The rates of the standard and of the responsive queue.
-    pub fn shares(&self, direction: Direction) -> (Rate, Rate) {
-        let bits = self.rate_of(direction).bits_per_sec();
-        let Share { standard, responsive } = self.share;
-        let of_standard =
-            u128::from(bits) * u128::from(standard) / (u128::from(standard) + u128::from(responsive));
-        let of_standard = (of_standard as u64).max(1);
-        (Rate::from_bits_per_sec(of_standard), Rate::from_bits_per_sec(bits - of_standard))
+    /// What the standard and the responsive queue have when both are busy.
+    #[must_use]
+    pub fn shares(&self, direction: Direction) -> [Rate; 2] {
+        self.shape(direction).shares()
     }
 
     /// Whether a queue may put CE on a packet.
+    #[must_use]
     pub fn can_mark(&self) -> bool {
-        self.queues.standard.marks() || self.queues.responsive.marks()
+        self.queues.named().iter().any(|(_, leaf)| leaf.queue().can_mark())
+    }
+}
+
+/// Two queues, each with a weight that the tree can keep.
+fn check_sharing(sharing: Sharing, split: SplitKind) -> Result<(), SetupError> {
+    match sharing {
+        Sharing::Equal => Ok(()),
+        Sharing::StrictPriority if split == SplitKind::Hard => {
+            Err(SetupError::value("split", "strict priority has no shares to keep apart; use split shared"))
+        }
+        Sharing::StrictPriority => Ok(()),
+        Sharing::Weighted { standard, responsive, ecn_responsive: 0 }
+            if (1..=LARGEST_WEIGHT).contains(&standard) && (1..=LARGEST_WEIGHT).contains(&responsive) =>
+        {
+            Ok(())
+        }
+        Sharing::Weighted { .. } => {
+            let problem = format!(
+                "'{sharing}' is not STANDARD:RESPONSIVE in weights from 1 to {LARGEST_WEIGHT}, such as 50:50"
+            );
+            Err(SetupError::value("sharing", &problem))
+        }
     }
 }
 
 /// The two queues with what holds for both.
 fn queues(keys: &Keys) -> Result<Queues, SetupError> {
-    let mut queues = keys.queues.clone().unwrap_or_default();
-    let can_mark = |leaf: &Leaf| leaf.kind.can_mark();
-    if keys.ecn.is_some() && !can_mark(&queues.standard) && !can_mark(&queues.responsive) {
-        let problem = format!("neither queue of {queues} can mark; use codel, fq_codel, pie, fq_pie or red");
-        return Err(SetupError::value("ecn", &problem));
-    }
-    for leaf in [&mut queues.standard, &mut queues.responsive] {
-        if leaf.kind.can_mark() {
-            leaf.ecn = leaf.ecn.or(keys.ecn);
+    let given = keys.queues.clone().unwrap_or_default();
+    let leaf = |key: &str, given: Option<Leaf>| -> Result<Leaf, SetupError> {
+        let bad = |error: weir_qdisc::ConfigError| SetupError::value(key, &error);
+        let mut leaf = given.map_or_else(|| DEFAULT_QUEUE.parse().map_err(bad), Ok)?;
+        if let Some(ecn) = keys.ecn.filter(|_| leaf.has("ecn")) {
+            leaf = leaf.or("ecn", if ecn { "ecn" } else { "noecn" }).map_err(bad)?;
         }
-        leaf.limit = leaf.limit.or(keys.limit);
-        leaf.check()?;
+        match keys.limit {
+            Some(limit) => leaf.or("limit", &format!("limit {limit}")).map_err(bad),
+            None => Ok(leaf),
+        }
+    };
+    let queues = Queues {
+        standard: leaf("standard", given.standard)?,
+        responsive: leaf("responsive", given.responsive)?,
+    };
+    if keys.ecn.is_some() && !queues.named().iter().any(|(_, leaf)| leaf.has("ecn")) {
+        let problem =
+            format!("neither queue of '{queues}' can mark; use codel, fq_codel, pie, fq_pie or red");
+        return Err(SetupError::value("ecn", &problem));
     }
     Ok(queues)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Direction, LinkSplit, Setup};
-    use crate::keys::Keys;
-    use crate::words;
-    use weir_law::MainSignal;
-
-    fn setup(line: &str) -> Setup {
-        Setup::from_keys(words::parse(&line.split(' ').collect::<Vec<_>>()).unwrap()).unwrap()
-    }
-
-    fn refusal(line: &str) -> String {
-        let keys = words::parse(&line.split(' ').collect::<Vec<_>>()).unwrap();
-        Setup::from_keys(keys).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_setup_survives_its_journal() {
-        for line in [
-            "eth0 rate 500mbit",
-            "eth0 rate 10gbit direction both ingress_rate 1gbit queues bfifo:limit=1bdp/fq_codel share 30/70 split borrow",
-            "eth0 rate 50mbit preset comsys set mss=1460 set tie=keep set full_cycles=true flows 1000 ecn replace",
-        ] {
-            let setup = setup(line);
-            let text = serde_json::to_string(&setup).unwrap();
-            assert_eq!(serde_json::from_str::<Setup>(&text).unwrap(), setup, "{text}");
-        }
-    }
-
-    #[test]
-    fn both_queues_must_mark_for_ecn_to_lead() {
-        let main = |line: &str| setup(line).law.main_signal;
-        assert_eq!(main("eth0 rate 1mbit queues codel/codel ecn"), MainSignal::Ecn);
-        assert_eq!(main("eth0 rate 1mbit queues fq_codel/fq_codel"), MainSignal::Ecn);
-        assert_eq!(main("eth0 rate 1mbit queues codel/codel"), MainSignal::Loss);
-        assert_eq!(main("eth0 rate 1mbit queues bfifo/codel ecn"), MainSignal::Loss);
-        assert_eq!(main("eth0 rate 1mbit ecn set main_signal=loss"), MainSignal::Loss);
-        assert!(setup("eth0 rate 1mbit queues bfifo/codel ecn").can_mark());
-        assert!(!setup("eth0 rate 1mbit queues fq_codel:noecn/codel").can_mark());
-    }
-
-    #[test]
-    fn shares_add_up_to_the_rate() {
-        let setup = setup("eth0 rate 1000003bit share 1/2 direction both ingress_rate 1mbit");
-        for direction in [Direction::Egress, Direction::Ingress] {
-            let (standard, responsive) = setup.shares(direction);
-            let all = standard.bits_per_sec() + responsive.bits_per_sec();
-            assert_eq!(all, setup.rate_of(direction).bits_per_sec());
-        }
-    }
-
-    #[test]
-    fn shares_are_lent_unless_told_otherwise() {
-        for line in ["eth0 rate 1mbit", "eth0 rate 1mbit split borrow", "eth0 rate 1mbit split shared"] {
-            assert_eq!(setup(line).split, LinkSplit::Borrow, "{line}");
-        }
-        assert_eq!(setup("eth0 rate 1mbit split hard").split, LinkSplit::Hard);
-    }
-
-    #[test]
-    fn limits_are_of_the_interface() {
-        let setup = setup("eth0 rate 1mbit queues bfifo:limit=1400b/pfifo:limit=1bdp");
-        let error = setup.clone().with_mtu(1500).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "limit: 1400b of a bfifo at 500kbit and MTU 1500 is 1400 bytes; use 1514 to 4294967295"
-        );
-        let small = setup.clone().with_mtu(1280).unwrap();
-        assert_eq!(small.mtu, 1280);
-        // 6250 bytes are no packet of 9000.
-        let packets = |mtu| {
-            let setup = Setup { mtu, ..setup.clone() };
-            setup.queues.responsive.words(setup.reckoning(setup.shares(Direction::Egress).1))
-        };
-        assert_eq!(packets(576).unwrap(), "pfifo limit 10");
-        assert!(packets(9000).unwrap_err().to_string().contains("is 0 packets; use 1 to"));
-    }
-
-    #[test]
-    fn an_mtu_beyond_what_ip_fills_is_that() {
-        let setup = setup("eth0 rate 1mbit").with_mtu(u32::MAX).unwrap();
-        assert_eq!(setup.full_packet(), 65_550);
-    }
-
-    #[test]
-    fn flags_go_over_the_file() {
-        let below = Keys {
-            rate: Some("1mbit".parse().unwrap()),
-            dev: Some("eth9".into()),
-            flows: Some(100),
-            ..Keys::default()
-        };
-        let above = words::parse(&["eth0", "rate", "2mbit", "set", "mss=1000"]).unwrap();
-        let keys = above.over(below);
-        assert_eq!((keys.dev.as_deref(), keys.flows), (Some("eth0"), Some(100)));
-        let setup = Setup::from_keys(keys).unwrap();
-        assert_eq!((setup.rate, setup.law.mss), ("2mbit".parse().unwrap(), 1000));
-    }
-
-    #[test]
-    fn what_cannot_work_is_refused_by_key() {
-        for (line, says) in [
-            ("eth0", "no rate is given"),
-            ("rate 1mbit", "no device is given"),
-            ("eth0 rate 1kbit", "rate: 1kbit is not from 8kbit"),
-            ("a/b rate 1mbit", "dev: 'a/b' cannot be the name"),
-            ("eth0 rate 1mbit ingress_rate 1mbit", "ingress_rate: only what is sent is shaped"),
-            ("eth0 rate 1mbit queues bfifo/pfifo ecn", "ecn: neither queue"),
-            ("eth0 rate 1mbit flows 3", "flows: 3 is not"),
-            ("eth0 rate 1mbit queues bfifo/codel limit 10p", "limit: bfifo counts bytes"),
-            ("eth0 rate 1mbit queues bfifo:limit=80b/codel", "limit: 80b of a bfifo"),
-            ("eth0 rate 1mbit queues cake/codel limit 10p", "'limit' is not an option of cake"),
-        ] {
-            let said = refusal(line);
-            assert!(said.contains(says), "{line}: {said}");
-        }
-    }
-}
+mod tests;

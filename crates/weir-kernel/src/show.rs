@@ -1,7 +1,11 @@
 //! What is up in this network namespace, and whether all of it is still there. Reads only and needs no privileges where
 //! the files of /run/weir may be read.
 
+use std::fmt;
 use std::path::PathBuf;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use super::attach::Hook;
 use super::hooks::{Hooks, Part};
@@ -45,21 +49,27 @@ pub struct Instance {
 }
 
 /// A program of an instance, or the two that listen to its queues.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AttachedProgram {
     /// What it is and where it belongs: `forward at the egress of eth0`.
     pub what: String,
-    /// By what it is attached; `None` if it is not.
+    /// By what it is attached: `tcx`, `clsact` or `tracepoint`; `None` if it is not.
     pub hook: Option<&'static str>,
 }
 
 /// Something that is not as it was set up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
     /// What it is.
     pub what: String,
     /// The command that mends it.
     pub remedy: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; to mend it: {}", self.what, self.remedy)
+    }
 }
 
 /// All instances of the calling thread's network namespace, by interface and direction.
@@ -95,6 +105,25 @@ pub struct Lost {
     pub queue_device: String,
     /// What is wrong, and what mends it.
     pub fault: Fault,
+}
+
+impl Lost {
+    /// What is said of it in place of a bottleneck's state.
+    pub const STATE: &'static str = "lost";
+}
+
+impl Serialize for Lost {
+    /// With the names that a bottleneck has, so that a list may hold both.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut lost = serializer.serialize_struct("Lost", 6)?;
+        lost.serialize_field("device", &self.device)?;
+        lost.serialize_field("ifindex", &self.index)?;
+        lost.serialize_field("direction", &self.direction)?;
+        lost.serialize_field("queue_device", &self.queue_device)?;
+        lost.serialize_field("state", Self::STATE)?;
+        lost.serialize_field("faults", &[&self.fault])?;
+        lost.end()
+    }
 }
 
 /// All such trees of the calling thread's network namespace, by interface and direction.
@@ -244,12 +273,13 @@ fn faults(instance: &Instance, seen: &Seen, qdiscs: &Qdiscs) -> Vec<Fault> {
         ("standard", STANDARD_HANDLE, &queues.standard),
     ] {
         let kind = qdiscs.with_handle(handle).map(|qdisc| qdisc.kind.as_str());
-        if kind != Some(leaf.kind.name()) {
+        let wanted = leaf.kind();
+        if kind != Some(wanted.name()) {
             let what = match kind {
                 Some(kind) => {
-                    format!("the {name} queue of {queue_device} is a {kind}, no longer a {}", leaf.kind)
+                    format!("the {name} queue of {queue_device} is a {kind}, no longer a {wanted}")
                 }
-                None => format!("the {name} queue of {queue_device}, a {}, is gone", leaf.kind),
+                None => format!("the {name} queue of {queue_device}, a {wanted}, is gone"),
             };
             faults.extend(fault(what, &mend));
         }

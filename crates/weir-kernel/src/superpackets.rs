@@ -29,24 +29,23 @@ pub(super) fn largest(name: &str, largest: u32, direction: Direction) -> Option<
 
 /// What to say of the queues of a direction in which packets may be `largest` bytes long.
 pub(super) fn warnings(setup: &Setup, direction: Direction, largest: u32) -> Vec<String> {
-    let (standard, responsive) = setup.shares(direction);
     let needed = 2 * u64::from(largest);
     let remedy = match direction {
         Direction::Egress => format!("`ethtool -K {} gso off tso off`", setup.device),
         Direction::Ingress => format!("`ethtool -K {} gro off`", setup.device),
     };
-    let warn = |(title, leaf, rate): (&str, &Leaf, _)| {
-        let bytes = leaf.bytes_at(setup.reckoning(rate)).filter(|bytes| *bytes < needed)?;
+    let warn = |((title, leaf), bytes): ((&str, &Leaf), Option<u64>)| {
+        let bytes = bytes.filter(|bytes| *bytes < needed)?;
         Some(format!(
             "the {title} queue ({direction}) is a {} of {bytes} bytes, which holds less than two of the super-packets of up \
-             to {largest} bytes that {} makes: TCP would starve there; give it a larger limit ({}:limit={needed}b) or switch \
-             them off with {remedy}",
-            leaf.kind, setup.device, leaf.kind
+             to {largest} bytes that {} makes: TCP would starve there; give it a larger limit ({}) or switch them off with {remedy}",
+            leaf.kind(),
+            setup.device,
+            leaf.with_limit(needed)
         ))
     };
-    let queues = &setup.queues;
-    let both = [("standard", &queues.standard, standard), ("responsive", &queues.responsive, responsive)];
-    both.into_iter().filter_map(warn).collect()
+    let limits = setup.shape(direction).limits_in_bytes();
+    setup.queues.named().into_iter().zip(limits).filter_map(warn).collect()
 }
 
 #[cfg(test)]
@@ -62,20 +61,22 @@ mod tests {
 
     #[test]
     fn two_super_packets_have_to_fit() {
-        let small = warned("eth0 rate 100mbit queues bfifo:limit=64kb/codel", 65_536);
+        let small = warned("eth0 rate 100mbit standard bfifo limit 64kb", 65_536);
         assert_eq!(small.len(), 1);
-        for word in ["standard", "65536 bytes", "limit=131072b", "ethtool -K eth0 gso off tso off"] {
+        for word in ["standard", "65536 bytes", "(bfifo limit 128kb)", "ethtool -K eth0 gso off tso off"] {
             assert!(small[0].contains(word), "{word}: {}", small[0]);
         }
-        assert!(warned("eth0 rate 100mbit queues bfifo:limit=131072b/codel", 65_536).is_empty());
-        assert_eq!(warned("eth0 rate 100mbit queues bfifo:limit=131071b/codel", 65_536).len(), 1);
+        assert!(warned("eth0 rate 100mbit standard bfifo limit 131072b", 65_536).is_empty());
+        assert_eq!(warned("eth0 rate 100mbit standard bfifo limit 131071b", 65_536).len(), 1);
         // What fits depends on the device.
-        assert!(warned("eth0 rate 100mbit queues bfifo:limit=64kb/codel", 16_384).is_empty());
+        assert!(warned("eth0 rate 100mbit standard bfifo limit 64kb", 16_384).is_empty());
     }
 
     #[test]
     fn only_queues_that_count_bytes_are_meant() {
-        assert!(warned("eth0 rate 100mbit queues pfifo:limit=10p/cake", 65_536).is_empty());
+        assert!(
+            warned("eth0 rate 100mbit standard pfifo limit 10p responsive cake unlimited", 65_536).is_empty()
+        );
         // One BDP of half of 1 Mbit/s.
         assert_eq!(warned("eth0 rate 1mbit queues bfifo/red", 65_536).len(), 2);
         assert!(warned("eth0 rate 1gbit queues bfifo/bfifo", 65_536).is_empty());
@@ -86,7 +87,7 @@ mod tests {
         let said = &warned("eth0 rate 1mbit queues bfifo/codel", 65_536)[0];
         let leaf = said.split_once('(').and_then(|_| said.split("limit (").nth(1)).unwrap();
         let leaf = leaf.split(')').next().unwrap();
-        assert!(warned(&format!("eth0 rate 1mbit queues {leaf}/codel"), 65_536).is_empty(), "{leaf}");
+        assert!(warned(&format!("eth0 rate 1mbit standard {leaf}"), 65_536).is_empty(), "{leaf}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The tree of one direction in `tc`'s words: HTB as the root, one class that is the link, under it a class with a queue
-//! for responsive flows and one for all else.
+//! for responsive flows and one for all else. `weir up`, world `kernel` and the router of the benchmarks all have this tree.
 //!
 //! ```text
 //! 57e1: htb default 2
@@ -10,13 +10,22 @@
 //! Classes are chosen by `skb->priority`, which HTB compares with its own handle before it asks any filter
 //! (net/sched/sch_htb.c, `htb_classify`). The paper's prototype names a parent `20:FFFF` but never makes it, so that
 //! its classes are roots and cannot borrow; here the parent is real.
+//!
+//! A single queue, which only scenarios have, is class 57e1:2 right under the root.
 
-use weir_core::{Duration, Rate};
+mod steps;
 
-use super::leaf::Leaf;
-use super::qdisc::{Qdisc, Qdiscs};
-use super::setup::{Direction, LinkSplit, Setup, SetupError};
-use super::step::{Action, Step};
+use std::fmt;
+
+use thiserror::Error;
+use weir_core::{Bytes, Duration, ETHERNET_MTU, QueueChoice, Rate, Seed, full_packet};
+use weir_qdisc::Sharing;
+use weir_qdisc::config::{BuildContext, SplitKind};
+
+use super::leaf::{LeafError, Queue};
+use super::setup::{DEFAULT_RTT, SetupError};
+
+pub(super) use steps::{build, change, is_ours};
 
 /// HTB's handle.
 pub const HTB_HANDLE: u32 = 0x57e1_0000;
@@ -30,6 +39,8 @@ pub const STANDARD_HANDLE: u32 = 0x57e3_0000;
 const BURST: Duration = Duration::from_millis(1);
 /// More bytes in one turn make the other class wait noticeably; HTB warns from 200000 on.
 const LARGEST_QUANTUM: u64 = 200_000;
+/// What a class has of its own that lives on borrowing, as with strict priority: as good as nothing.
+const TOKEN: Rate = Rate::from_bits_per_sec(8_000);
 
 /// Bytes that may leave at once at `rate`: a millisecond, at least two full packets.
 fn burst(rate: Rate, full_packet: u64) -> u64 {
@@ -39,292 +50,293 @@ fn burst(rate: Rate, full_packet: u64) -> u64 {
 /// Bytes of a turn of the standard and of the responsive class: in proportion to their shares, the smaller at least a
 /// full packet, neither so much that HTB warns. (A class with a turn of less sends a packet in each turn all the same, and
 /// is never charged for the rest.)
-fn quanta(standard: Rate, responsive: Rate, full_packet: u64) -> (u64, u64) {
+fn quanta([standard, responsive]: [Rate; 2], full_packet: u64) -> [u64; 2] {
     let (s, r) = (standard.bits_per_sec().max(1), responsive.bits_per_sec().max(1));
     let (less, more) = (s.min(r), s.max(r));
     let most = (u128::from(LARGEST_QUANTUM) * u128::from(less) / u128::from(more)) as u64;
     let small = Rate::from_bits_per_sec(less).bytes_in(BURST).0.min(most).max(full_packet);
     let large = ((u128::from(small) * u128::from(more) / u128::from(less)) as u64).min(LARGEST_QUANTUM);
-    if s < r { (small, large) } else { (large, small) }
+    if s < r { [small, large] } else { [large, small] }
 }
 
-/// One class with its queue.
-struct Branch<'a> {
-    title: &'static str,
-    class: &'static str,
-    handle: u32,
-    leaf: &'a Leaf,
-    rate: Rate,
+/// The queues of a tree, and how two of them share the link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Branches<'a> {
+    /// One, which has the link to itself.
+    One(Queue<'a>),
+    /// Two.
+    Two {
+        /// The standard and the responsive queue.
+        queues: [Queue<'a>; 2],
+        /// How the rate is divided.
+        sharing: Sharing,
+        /// Whether a queue may use what the other leaves.
+        split: SplitKind,
+        /// The least burst of a queue that keeps to its share, in wire bytes.
+        least_burst: u64,
+    },
+}
+
+/// What a tree is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape<'a> {
+    /// The rate of the link.
+    pub rate: Rate,
+    /// The round-trip time of limits in BDP.
+    pub rtt: Duration,
+    /// The MTU of the interface, in bytes.
+    pub mtu: u32,
+    /// Bytes that the link adds to every packet, beyond what the interface counts.
+    pub overhead: u32,
+    /// Wire bytes that the link may send at once above its rate; of no class may be more. `None` for a millisecond and at
+    /// least two full packets.
+    pub burst: Option<Bytes>,
+    /// The queues.
+    pub branches: Branches<'a>,
+}
+
+impl<'a> Shape<'a> {
+    /// Two queues, the standard and the responsive one, on an Ethernet without overhead, with [`DEFAULT_RTT`] and the usual
+    /// bursts.
+    #[must_use]
+    pub const fn two(rate: Rate, queues: [Queue<'a>; 2], sharing: Sharing, split: SplitKind) -> Self {
+        Self {
+            rate,
+            rtt: DEFAULT_RTT,
+            mtu: ETHERNET_MTU,
+            overhead: 0,
+            burst: None,
+            branches: Branches::Two { queues, sharing, split, least_burst: 0 },
+        }
+    }
+
+    /// What the standard and the responsive queue have when both are busy: with strict priority each the whole rate, as
+    /// long as the one before it is silent. A single queue has all.
+    #[must_use]
+    pub fn shares(&self) -> [Rate; 2] {
+        let Branches::Two { sharing, .. } = self.branches else { return [self.rate; 2] };
+        if sharing == Sharing::StrictPriority {
+            return [self.rate; 2];
+        }
+        let bits = self.rate.bits_per_sec();
+        let (standard, responsive) = match sharing {
+            Sharing::Weighted { standard, responsive, .. } => (standard.max(1), responsive.max(1)),
+            Sharing::Equal | Sharing::StrictPriority => (1, 1),
+        };
+        let of_standard =
+            u128::from(bits) * u128::from(standard) / (u128::from(standard) + u128::from(responsive));
+        let of_standard = (of_standard as u64).max(1);
+        [of_standard, bits - of_standard].map(Rate::from_bits_per_sec)
+    }
+
+    fn full_packet(&self) -> u64 {
+        full_packet(self.mtu).into()
+    }
+
+    /// What the limits of a queue with this share of the rate are computed by. The kernel draws its own random numbers.
+    fn context(&self, rate: Rate) -> BuildContext {
+        BuildContext { rate, rtt: self.rtt, mtu: full_packet(self.mtu), seed: Seed::default() }
+    }
+
+    /// Of each queue, standard first, how many bytes it may hold, if it counts bytes and the limit is one it can have.
+    pub(super) fn limits_in_bytes(&self) -> [Option<u64>; 2] {
+        let Branches::Two { queues, .. } = self.branches else { return [None; 2] };
+        let [standard, responsive] = self.shares();
+        [(queues[0], standard), (queues[1], responsive)]
+            .map(|(queue, share)| queue.bytes(&self.context(share)).ok().flatten())
+    }
+
+    fn burst_of(&self, rate: Rate) -> u64 {
+        let usual = burst(rate, self.full_packet());
+        self.burst.map_or(usual, |burst| if rate == self.rate { burst.0 } else { usual.min(burst.0) })
+    }
+}
+
+/// A queue that the kernel cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}: {error} (at {rate} and MTU {mtu})", .queue.name())]
+pub struct TreeError {
+    /// Which.
+    pub queue: QueueChoice,
+    /// What is wrong with it.
+    pub error: LeafError,
+    /// Its share of the rate.
+    pub rate: Rate,
+    /// The MTU of the interface, in bytes.
+    pub mtu: u32,
+}
+
+impl From<TreeError> for SetupError {
+    fn from(TreeError { queue, error, rate, mtu }: TreeError) -> Self {
+        Self::Queue { queue: queue.name(), error, rate, mtu }
+    }
+}
+
+/// A class of HTB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// As `tc` writes it: `57e1:ffff`.
+    id: &'static str,
+    parent: &'static str,
+    /// What it is sure of.
+    pub rate: Rate,
+    /// What it may have in all.
+    pub ceil: Rate,
+    /// What it may send at once at its rate and at its ceiling, in wire bytes.
+    pub burst: [u64; 2],
+    /// Which of the classes that borrow goes first: the smaller. `None` for all alike.
+    prio: Option<u8>,
     quantum: u64,
-    setup: &'a Setup,
-    whole: Rate,
+}
+
+impl fmt::Display for Class {
+    /// The words behind `dev DEVICE`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, parent, rate, ceil, burst: [burst, cburst], prio, quantum } = self;
+        let (rate, ceil) = (rate.bits_per_sec(), ceil.bits_per_sec());
+        write!(f, "parent {parent} classid {id} htb")?;
+        if let Some(prio) = prio {
+            write!(f, " prio {prio}")?;
+        }
+        write!(f, " rate {rate}bit ceil {ceil}bit burst {burst}b cburst {cburst}b quantum {quantum}")
+    }
+}
+
+/// A class with its queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Branch<'a> {
+    /// Whose packets come here.
+    pub choice: QueueChoice,
+    /// The class.
+    pub class: Class,
+    /// The queue under it.
+    pub queue: Queue<'a>,
+    /// What the queue has when all are busy.
+    pub share: Rate,
+    handle: u32,
+    /// The queue in `tc`'s words, its kind first.
+    pub words: String,
 }
 
 impl Branch<'_> {
-    fn class_words(&self, device: &str) -> String {
-        let ceiling = if self.setup.split == LinkSplit::Hard { self.rate } else { self.whole };
-        let full_packet = self.setup.full_packet();
-        format!(
-            "dev {device} parent 57e1:ffff classid {} htb rate {}bit ceil {}bit burst {}b cburst {}b quantum {}",
-            self.class,
-            self.rate.bits_per_sec(),
-            ceiling.bits_per_sec(),
-            burst(self.rate, full_packet),
-            burst(ceiling, full_packet),
-            self.quantum,
-        )
-    }
-
     fn handle_text(&self) -> String {
         format!("{:x}:", self.handle >> 16)
     }
 
-    fn leaf_words(&self, device: &str) -> Result<String, SetupError> {
-        let (class, handle) = (self.class, self.handle_text());
-        let words = self.leaf.words(self.setup.reckoning(self.rate))?;
-        Ok(format!("dev {device} parent {class} handle {handle} {words}"))
-    }
-
-    /// Whether a queue that was made for this branch goes by the MTU of `next`.
-    fn has_mtu_of(&self, next: &Branch<'_>) -> bool {
-        !next.leaf.kind.keeps_mtu() || self.setup.mtu == next.setup.mtu
+    fn queue_line(&self, device: &str) -> String {
+        format!("dev {device} parent {} handle {} {}", self.class.id, self.handle_text(), self.words)
     }
 }
 
-/// Responsive first: the default class comes last, and until it is there HTB lets everything pass unshaped.
-fn branches(setup: &Setup, direction: Direction) -> [Branch<'_>; 2] {
-    let (standard, responsive) = setup.shares(direction);
-    let (standard_quantum, responsive_quantum) = quanta(standard, responsive, setup.full_packet());
-    let whole = setup.rate_of(direction);
-    [
-        Branch {
-            title: "responsive",
-            class: "57e1:1",
-            handle: RESPONSIVE_HANDLE,
-            leaf: &setup.queues.responsive,
-            rate: responsive,
-            quantum: responsive_quantum,
-            setup,
-            whole,
-        },
-        Branch {
-            title: "standard",
-            class: "57e1:2",
-            handle: STANDARD_HANDLE,
-            leaf: &setup.queues.standard,
-            rate: standard,
-            quantum: standard_quantum,
-            setup,
-            whole,
-        },
-    ]
+/// The tree, complete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tree<'a> {
+    mtu: u32,
+    overhead: u32,
+    /// The link's own class; none where a single queue is right under the root.
+    link: Option<Class>,
+    /// Responsive first: the default class comes last, and until it is there HTB lets everything pass unshaped.
+    branches: Vec<Branch<'a>>,
 }
 
-fn link_class(device: &str, setup: &Setup, direction: Direction) -> String {
-    let rate = setup.rate_of(direction);
-    let (bits, burst) = (rate.bits_per_sec(), burst(rate, setup.full_packet()));
-    format!(
-        "dev {device} parent 57e1: classid 57e1:ffff htb rate {bits}bit ceil {bits}bit burst {burst}b cburst {burst}b \
-         quantum {LARGEST_QUANTUM}"
-    )
-}
-
-/// Whether a root is ours.
-pub(super) fn is_ours(root: Option<&Qdisc>) -> bool {
-    root.is_some_and(|root| root.handle == HTB_HANDLE && root.kind == "htb")
-}
-
-/// The steps that make the tree on `device`, where there is none of ours yet. `replacing` a qdisc of somebody else takes
-/// another verb, so that one that appeared meanwhile is not thrown away.
-pub(super) fn build(
-    device: &str,
-    setup: &Setup,
-    direction: Direction,
-    replacing: bool,
-) -> Result<Vec<Step>, SetupError> {
-    let verb = if replacing { "replace" } else { "add" };
-    let mut steps = vec![
-        Step::new(
-            format!("HTB as the root of {device}"),
-            Action::Tc(vec![format!("qdisc {verb} dev {device} root handle 57e1: htb default 2")]),
-        ),
-        Step::new(
-            "the link",
-            Action::Tc(vec![format!("class add {}", link_class(device, setup, direction))]),
-        ),
-    ];
-    for branch in branches(setup, direction) {
-        let class = format!("class add {}", branch.class_words(device));
-        let leaf = format!("qdisc add {}", branch.leaf_words(device)?);
-        // In one go: what meets a class without its queue would be queued in another, and lost with that.
-        steps.push(Step::new(format!("the {} queue", branch.title), Action::Tc(vec![class, leaf])));
-    }
-    Ok(steps)
-}
-
-/// The steps that turn a tree of ours into that of `setup`. `before` is what it was made from, if that is known for
-/// certain; otherwise every line is said again, and queues are made anew.
-pub(super) fn change(
-    device: &str,
-    setup: &Setup,
-    before: Option<&Setup>,
-    direction: Direction,
-    seen: &Qdiscs,
-) -> Result<Vec<Step>, SetupError> {
-    let rate = setup.rate_of(direction);
-    let link = link_class(device, setup, direction);
-    let mut raise = Vec::new();
-    let mut lower = Vec::new();
-    if before.is_none_or(|before| link_class(device, before, direction) != link) {
-        let step = Step::new("the link", Action::Tc(vec![format!("class replace {link}")]));
-        // The link is the widest while its branches change.
-        let wider = before.is_none_or(|before| before.rate_of(direction) < rate);
-        if wider { raise.push(step) } else { lower.push(step) }
-    }
-    let old = before.map(|before| branches(before, direction));
-    for (at, branch) in branches(setup, direction).into_iter().enumerate() {
-        let old = old.as_ref().map(|old| &old[at]);
-        let class = branch.class_words(device);
-        let same = old.is_some_and(|old| old.class_words(device) == class);
-        let mut lines = Vec::new();
-        if !same {
-            lines.push(format!("class replace {class}"));
-        }
-        let words = branch.leaf_words(device)?;
-        let (parent, handle) = (branch.class, branch.handle_text());
-        match (seen.with_handle(branch.handle), old) {
-            (None, _) => lines.push(format!("qdisc add {words}")),
-            (Some(leaf), Some(old))
-                if leaf.kind == branch.leaf.kind.name()
-                    && old.has_mtu_of(&branch)
-                    && (old.leaf.is_kept_by(branch.leaf) || old.leaf_words(device)? == words) =>
-            {
-                if old.leaf_words(device)? != words {
-                    lines.push(format!("qdisc change {words}"));
+impl<'a> Tree<'a> {
+    /// The tree of a shape.
+    ///
+    /// # Errors
+    /// Names a queue that the kernel cannot have at its share of the rate and with this MTU.
+    pub fn of(shape: &Shape<'a>) -> Result<Self, TreeError> {
+        let mut tree = Self { mtu: shape.mtu, overhead: shape.overhead, link: None, branches: Vec::new() };
+        let (rate, whole) = (shape.rate, shape.burst_of(shape.rate));
+        let class = Class {
+            id: "57e1:ffff",
+            parent: "57e1:",
+            rate,
+            ceil: rate,
+            burst: [whole; 2],
+            prio: None,
+            quantum: LARGEST_QUANTUM,
+        };
+        match shape.branches {
+            Branches::One(queue) => {
+                let class = Class { id: "57e1:2", ..class };
+                tree.branches.push(branch(shape, QueueChoice::Standard, class, queue, rate)?);
+            }
+            Branches::Two { queues, sharing, split, least_burst } => {
+                let strict = sharing == Sharing::StrictPriority;
+                let shares = shape.shares();
+                let own = if strict { [TOKEN.min(rate); 2] } else { shares };
+                let turns = quanta(own, shape.full_packet());
+                tree.link = Some(class);
+                for (at, choice, id) in
+                    [(1, QueueChoice::Responsive, "57e1:1"), (0, QueueChoice::Standard, "57e1:2")]
+                {
+                    let ceil = if split == SplitKind::Hard { own[at] } else { rate };
+                    let class = Class {
+                        id,
+                        parent: "57e1:ffff",
+                        rate: own[at],
+                        ceil,
+                        burst: [own[at], ceil].map(|rate| match split {
+                            SplitKind::Hard => shape.burst_of(rate).max(least_burst),
+                            SplitKind::Shared => shape.burst_of(rate),
+                        }),
+                        prio: strict.then_some(u8::from(choice == QueueChoice::Standard)),
+                        quantum: turns[at],
+                    };
+                    tree.branches.push(branch(shape, choice, class, queues[at], shares[at])?);
                 }
             }
-            (Some(_), _) => {
-                // The kernel does not take another kind under the same handle, leaves options as they were that a
-                // change does not name, and has some kinds keep the first MTU.
-                lines.push(format!("qdisc del dev {device} parent {parent} handle {handle}"));
-                lines.push(format!("qdisc add {words}"));
-            }
         }
-        if !lines.is_empty() {
-            raise.push(Step::new(format!("the {} queue", branch.title), Action::Tc(lines)));
-        }
+        Ok(tree)
     }
-    raise.append(&mut lower);
-    Ok(raise)
+
+    /// The queues with their classes, in the order in which they are made.
+    #[must_use]
+    pub fn branches(&self) -> &[Branch<'a>] {
+        &self.branches
+    }
+
+    /// The class of the link; none where a single queue has it to itself.
+    #[must_use]
+    pub const fn link(&self) -> Option<&Class> {
+        self.link.as_ref()
+    }
+
+    /// The lines for `tc -batch` that make it on a device without a qdisc of its own.
+    #[must_use]
+    pub fn lines(&self, device: &str) -> Vec<String> {
+        let mut lines = vec![self.root_line(device, "add")];
+        lines.extend(self.link.iter().map(|link| format!("class add dev {device} {link}")));
+        for branch in &self.branches {
+            lines.push(format!("class add dev {device} {}", branch.class));
+            lines.push(format!("qdisc add {}", branch.queue_line(device)));
+        }
+        lines
+    }
+
+    /// `stab` adds the overhead before HTB and its leaves see a packet's length (net/sched/sch_api.c,
+    /// `__qdisc_calculate_pkt_len`); `overhead` of an HTB class would not reach the leaves.
+    fn root_line(&self, device: &str, verb: &str) -> String {
+        let stab = match self.overhead {
+            0 => String::new(),
+            overhead => format!("stab overhead {overhead} linklayer ethernet "),
+        };
+        format!("qdisc {verb} dev {device} root handle 57e1: {stab}htb default 2")
+    }
+}
+
+fn branch<'a>(
+    shape: &Shape<'a>,
+    choice: QueueChoice,
+    class: Class,
+    queue: Queue<'a>,
+    share: Rate,
+) -> Result<Branch<'a>, TreeError> {
+    let failed = |error| TreeError { queue: choice, error, rate: share, mtu: shape.mtu };
+    let words = queue.words(&shape.context(share)).map_err(failed)?;
+    let handle = if choice == QueueChoice::Standard { STANDARD_HANDLE } else { RESPONSIVE_HANDLE };
+    Ok(Branch { choice, class, queue, share, handle, words })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{build, burst, change, quanta};
-    use crate::qdisc::{Qdisc, Qdiscs};
-    use crate::setup::{Direction, Setup};
-    use crate::words;
-
-    fn setup(line: &str) -> Setup {
-        Setup::from_keys(words::parse(&line.split(' ').collect::<Vec<_>>()).unwrap()).unwrap()
-    }
-
-    fn built(line: &str) -> String {
-        let steps = build("eth0", &setup(line), Direction::Egress, false).unwrap();
-        steps.iter().map(|step| format!("{step}\n")).collect()
-    }
-
-    #[test]
-    fn the_lines_are_those_of_the_contract() {
-        assert_eq!(
-            built("eth0 rate 500mbit queues bfifo/codel:ecn,target=5ms split hard"),
-            "\
-tc qdisc add dev eth0 root handle 57e1: htb default 2
-tc class add dev eth0 parent 57e1: classid 57e1:ffff htb rate 500000000bit ceil 500000000bit burst 62500b cburst 62500b quantum 200000
-tc class add dev eth0 parent 57e1:ffff classid 57e1:1 htb rate 250000000bit ceil 250000000bit burst 31250b cburst 31250b quantum 31250
-tc qdisc add dev eth0 parent 57e1:1 handle 57e2: codel target 5000us ecn
-tc class add dev eth0 parent 57e1:ffff classid 57e1:2 htb rate 250000000bit ceil 250000000bit burst 31250b cburst 31250b quantum 31250
-tc qdisc add dev eth0 parent 57e1:2 handle 57e3: bfifo limit 3125000
-"
-        );
-        let borrowing = built("eth0 rate 500mbit share 1/3");
-        assert!(borrowing.contains("classid 57e1:1 htb rate 375000000bit ceil 500000000bit"), "{borrowing}");
-        assert!(borrowing.contains("classid 57e1:2 htb rate 125000000bit ceil 500000000bit"), "{borrowing}");
-    }
-
-    #[test]
-    fn bursts_and_turns_fit_every_rate_and_packet() {
-        for (mtu, proportional) in [(68, 2400), (576, 330), (1280, 150), (1500, 132), (9000, 22), (65_536, 3)]
-        {
-            let full = u64::from(weir_core::full_packet(mtu));
-            for bits in [8_000, 1_000_000, 50_000_000, 1_000_000_000, 10_000_000_000, 400_000_000_000u64] {
-                for (s, r) in [(1, 1), (1, 3), (1, 1000), (1000, 1), (30, 70)] {
-                    let share = |weight: u64| weir_core::Rate::from_bits_per_sec(bits * weight / (s + r));
-                    let (standard, responsive) = quanta(share(s), share(r), full);
-                    for quantum in [standard, responsive] {
-                        assert!((full..=200_000).contains(&quantum), "{mtu} {bits} {s}/{r}: {quantum}");
-                    }
-                    // Both fit between a packet and HTB's limit, and turns are as the shares.
-                    if s.max(r) <= proportional * s.min(r) && bits > 8_000 {
-                        let (a, b) = (standard as f64 / responsive as f64, s as f64 / r as f64);
-                        assert!((a / b - 1.0).abs() < 0.02, "{mtu} {bits} {s}/{r}: {standard}/{responsive}");
-                    }
-                }
-                assert!(burst(weir_core::Rate::from_bits_per_sec(bits), full) >= 2 * full);
-            }
-        }
-        assert_eq!(burst(weir_core::Rate::from_bits_per_sec(10_000_000_000), 1514), 1_250_000);
-    }
-
-    /// The steps from a setup with MTU 1500 to one with 9000, all queues being there.
-    fn followed(line: &str) -> String {
-        let before = setup(line);
-        let after = before.clone().with_mtu(9000).unwrap();
-        let leaf = |kind: crate::LeafKind, handle| Qdisc {
-            kind: kind.name().to_owned(),
-            handle,
-            parent: 0,
-            sized: false,
-            options: None,
-        };
-        let seen = [
-            leaf(before.queues.responsive.kind, super::RESPONSIVE_HANDLE),
-            leaf(before.queues.standard.kind, super::STANDARD_HANDLE),
-        ];
-        let seen = seen.into_iter().collect();
-        for same in [&before, &after] {
-            assert_eq!(change("eth0", same, Some(same), Direction::Egress, &seen).unwrap(), []);
-        }
-        let steps = change("eth0", &after, Some(&before), Direction::Egress, &seen).unwrap();
-        steps.iter().map(|step| format!("{step}\n")).collect()
-    }
-
-    #[test]
-    fn an_mtu_is_followed() {
-        assert_eq!(
-            followed("eth0 rate 1mbit queues bfifo/pie"),
-            "\
-tc class replace dev eth0 parent 57e1:ffff classid 57e1:1 htb rate 500000bit ceil 1000000bit burst 18028b cburst 18028b quantum 9014
-tc class replace dev eth0 parent 57e1:ffff classid 57e1:2 htb rate 500000bit ceil 1000000bit burst 18028b cburst 18028b quantum 9014
-tc qdisc change dev eth0 parent 57e1:2 handle 57e3: bfifo limit 18028
-tc class replace dev eth0 parent 57e1: classid 57e1:ffff htb rate 1000000bit ceil 1000000bit burst 18028b cburst 18028b quantum 200000
-"
-        );
-        // Where a millisecond is more than two packets, only what keeps the MTU is made anew.
-        for kind in ["codel", "fq_codel", "fq", "fq_pie"] {
-            let lines = followed(&format!("eth0 rate 500mbit queues {kind}/pfifo"));
-            assert!(lines.starts_with("tc qdisc del dev eth0 parent 57e1:2 handle 57e3:\n"), "{lines}");
-            assert_eq!(lines.lines().count(), 2, "{lines}");
-        }
-        assert_eq!(followed("eth0 rate 500mbit queues red/cake"), "");
-    }
-
-    #[test]
-    fn nothing_new_changes_nothing() {
-        let same = setup("eth0 rate 500mbit");
-        let steps = change("eth0", &same, Some(&same), Direction::Egress, &Qdiscs::default()).unwrap();
-        // Only the queues, which are not there.
-        assert_eq!(steps.len(), 2);
-        assert!(steps.iter().all(|step| step.to_string().starts_with("tc qdisc add")));
-    }
-}
+mod tests;

@@ -1,7 +1,9 @@
-//! What is wanted as a line of words in iproute2's manner: `eth0 rate 500mbit queues bfifo/codel split borrow`. Unlike
+//! What is wanted as a line of words in iproute2's manner: `eth0 rate 500mbit standard bfifo responsive codel ecn split
+//! shared`. The words of a queue are those of scenarios and stand behind `standard` or `responsive`. Unlike
 //! there a repeated word is an error, and an unknown one is answered with the nearest known.
 
 pub(super) use weir_core::words::hint as nearest;
+use weir_qdisc::config::GivenQdisc;
 
 use super::keys::Keys;
 use super::setup::SetupError;
@@ -13,8 +15,10 @@ const WORDS: &[(&str, &str)] = &[
     ("ingress_rate", "100mbit"),
     ("direction", "both"),
     ("queues", "bfifo/codel"),
+    ("standard", "bfifo limit 1bdp"),
+    ("responsive", "codel ecn"),
     ("split", "hard"),
-    ("share", "50/50"),
+    ("sharing", "50:50"),
     ("limit", "1000p"),
     ("rtt", "100ms"),
     ("flows", "65536"),
@@ -24,21 +28,25 @@ const WORDS: &[(&str, &str)] = &[
 /// The words that stand alone.
 const FLAGS: &[&str] = &["ecn", "noecn", "replace"];
 
+/// A word in whose place there is another one, with which it is answered.
+const FORMER: &str = "share";
+
 /// Reads words. The first may be the device without `dev`. A hyphen in a word is as good as an underscore.
 ///
 /// # Errors
 /// Names the word that is unknown, repeated, without value or with a bad one.
 pub fn parse<T: AsRef<str>>(words: &[T]) -> Result<Keys, SetupError> {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let mut keys = Keys::default();
     let mut seen: Vec<String> = Vec::new();
-    let mut rest = words.iter().map(AsRef::as_ref).enumerate();
-    while let Some((at, text)) = rest.next() {
+    let mut at = 0;
+    while let Some(text) = words.get(at) {
         let word = text.replace('-', "_");
-        let is_word = WORDS.iter().any(|(known, _)| *known == word) || FLAGS.contains(&word.as_str());
-        if !is_word {
+        if !is_word(&word) {
             if at == 0 {
-                keys.dev = Some(text.to_owned());
+                keys.dev = Some((*text).to_owned());
                 seen.push("dev".to_owned());
+                at += 1;
                 continue;
             }
             let known: Vec<&str> =
@@ -50,16 +58,39 @@ pub fn parse<T: AsRef<str>>(words: &[T]) -> Result<Keys, SetupError> {
             return Err(SetupError::Repeated { word: name.to_owned() });
         }
         seen.push(name.to_owned());
-        let value = match WORDS.iter().find(|(known, _)| *known == word) {
-            None => "",
-            Some((_, example)) => match rest.next() {
-                Some((_, value)) => value,
-                None => return Err(SetupError::NoValue { word, example }),
-            },
+        at += 1;
+        let length = match word.as_str() {
+            "standard" | "responsive" => queue_length(&words[at..]),
+            // The former word has a value, too; what it says is answered with the new one.
+            _ => usize::from(!FLAGS.contains(&word.as_str())),
         };
-        keys.put(&word, value)?;
+        if at + length > words.len() || (length == 0 && !FLAGS.contains(&word.as_str())) {
+            let example =
+                WORDS.iter().find(|(known, _)| *known == word).map_or("50:50", |(_, example)| example);
+            return Err(SetupError::NoValue { word, example });
+        }
+        keys.put(&word, &words[at..at + length].join(" "))?;
+        at += length;
     }
     Ok(keys)
+}
+
+fn is_word(word: &str) -> bool {
+    word == FORMER || FLAGS.contains(&word) || WORDS.iter().any(|(known, _)| *known == word)
+}
+
+/// How many of the words behind `standard` or `responsive` are the queue's: one if they were quoted, otherwise all of its
+/// kind, and with them an unknown word, which is best answered by the kind.
+fn queue_length(words: &[&str]) -> usize {
+    match words.first() {
+        None => 0,
+        Some(first) if first.contains(char::is_whitespace) => 1,
+        Some(_) => {
+            let known = GivenQdisc::length(words);
+            let next = words[known..].iter().position(|word| is_word(&word.replace('-', "_")));
+            known + if next == Some(0) { 0 } else { usize::from(known < words.len()) }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -82,6 +113,28 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_has_its_own_words_and_no_more() {
+        for line in [
+            "eth0 rate 10mbit standard bfifo limit 64kb responsive codel ecn target 1ms split hard flows 64",
+            "eth0 flows 64 responsive codel ecn target 1ms rate 10mbit split hard standard bfifo limit 64kb",
+        ] {
+            let keys = parse(&line.split(' ').collect::<Vec<_>>()).unwrap();
+            let queues = keys.queues.unwrap();
+            assert_eq!(queues.standard.unwrap().to_string(), "bfifo limit 64kb");
+            assert_eq!(queues.responsive.unwrap().to_string(), "codel ecn target 1ms");
+            assert_eq!((keys.flows, keys.ecn, keys.limit), (Some(64), None, None), "{line}");
+        }
+        // Quoted, and both in one text.
+        let quoted = parse(&["eth0", "standard", "fq_codel flows 8", "flows", "64"]).unwrap();
+        assert_eq!(quoted.flows, Some(64));
+        let both = parse(&["eth0", "queues", "bfifo limit 64kb/codel ecn", "flows", "64"]).unwrap();
+        assert_eq!(both.queues.unwrap().responsive.unwrap().to_string(), "codel ecn");
+        // The first queue that names it has the word.
+        let keys = parse(&["eth0", "standard", "cake", "isolation", "flows", "unlimited", "ecn"]).unwrap();
+        assert_eq!(keys.ecn, Some(true));
+    }
+
+    #[test]
     fn slips_are_answered_with_what_was_meant() {
         for (line, says) in [
             ("eth0 rat 10mbit", "'rat' is not a word of weir up; did you mean 'rate'?"),
@@ -91,19 +144,20 @@ mod tests {
             ("eth0 rate 1mbit rate 2mbit", "'rate' is given twice; leave one out"),
             ("eth0 ecn noecn", "'ecn' is given twice; leave one out"),
             ("eth0 queues codel", "queues: 'codel' is not STANDARD/RESPONSIVE"),
+            ("eth0 queues coddel/codel", "'coddel' is not a queue of the kernel; did you mean 'codel'?"),
+            ("eth0 standard codel tagret 5ms", "'tagret' is not a word of codel; did you mean 'target'?"),
+            ("eth0 standard codel target", "'target' needs a value after it"),
+            ("eth0 standard", "'standard' needs a value after it, such as 'standard bfifo limit 1bdp'"),
+            ("eth0 standard bfifo ecn replace ecn", "'ecn' is given twice"),
             (
-                "eth0 queues coddel/codel",
-                "'coddel' is not a queue that can stand under HTB; did you mean 'codel'?",
+                "eth0 queues codel:ecn,target=5ms/codel",
+                "queues: 'codel:ecn,target=5ms' is written 'codel ecn target 5ms'",
             ),
-            (
-                "eth0 queues codel:tagret=5ms/codel",
-                "'tagret' is not an option of codel; did you mean 'target'?",
-            ),
-            ("eth0 queues bfifo:ecn/codel", "'ecn' is not an option of bfifo; known are limit"),
-            ("eth0 queues bfifo:limit=10p/codel", "limit: bfifo counts bytes"),
+            ("eth0 share 30/70", "share: 'share 30/70' is written 'sharing 30:70'"),
+            ("eth0 sharing 30/70", "sharing: '30/70' is written '30:70'"),
+            ("eth0 split borrow", "split: 'borrow' is written 'shared'"),
             ("eth0 direction in", "direction: 'in' is not egress, ingress or both"),
-            ("eth0 split soft", "split: 'soft' is not hard (each queue keeps to its share) or borrow"),
-            ("eth0 share 0/5", "share: '0/5' is not STANDARD/RESPONSIVE"),
+            ("eth0 split soft", "split: 'soft' is not 'hard' (each queue keeps to its share) or 'shared'"),
             ("eth0 set min_window_segmens=2", "did you mean 'min_window_segments'?"),
             ("eth0 set min_window_segments", "write NAME=VALUE"),
             ("eth0 preset papr", "preset: 'papr' is not robust, paper or comsys"),

@@ -190,9 +190,9 @@ fn a_limit_holds_a_packet_of_the_interface() {
     world.bottleneck.enter(|| {
         let before = devices_and_queues();
         for (queues, named) in
-            [("bfifo:limit=4000b/bfifo", "limit: 4000b"), ("bfifo/bfifo:limit=1bdp", "limit: 1bdp")]
+            [("standard bfifo limit 4000b", "limit: 4000b"), ("responsive bfifo limit 1bdp", "limit: 1bdp")]
         {
-            let error = up(&format!("to-s rate 1mbit queues {queues}")).unwrap_err().to_string();
+            let error = up(&format!("to-s rate 1mbit {queues}")).unwrap_err().to_string();
             for part in [named, "9014", "MTU 9000"] {
                 assert!(error.contains(part), "no '{part}' in: {error}");
             }
@@ -200,6 +200,8 @@ fn a_limit_holds_a_packet_of_the_interface() {
         assert_eq!(devices_and_queues(), before);
     });
     set_mtu(&world, 576);
-    world.bottleneck.enter(|| up("to-s rate 1mbit queues bfifo:limit=700b/bfifo").map(drop).unwrap());
+    world
+        .bottleneck
+        .enter(|| up("to-s rate 1mbit standard bfifo limit 700b responsive bfifo").map(drop).unwrap());
     assert_eq!(large_datagrams(&world, 548), 3);
 }

@@ -229,9 +229,9 @@ fn it_comes_changes_in_place_and_goes() {
     world.bottleneck.enter(|| {
         for words in [
             "to-s rate 150mbit queues bfifo/bfifo direction both ingress_rate 100mbit",
-            "to-s rate 150mbit queues bfifo/bfifo direction both ingress_rate 300mbit split hard share 30/70",
+            "to-s rate 150mbit queues bfifo/bfifo direction both ingress_rate 300mbit split hard sharing 30:70",
             "to-s rate 150mbit queues bfifo/bfifo direction both ingress_rate 300mbit set mss=1000",
-            "to-s rate 900mbit queues bfifo:limit=64kb/bfifo:limit=64kb direction both preset comsys",
+            "to-s rate 900mbit standard bfifo limit 64kb responsive bfifo limit 64kb direction both preset comsys",
             "to-s rate 50mbit queues bfifo/bfifo",
             "to-s rate 50mbit queues bfifo/bfifo direction both",
         ] {
@@ -265,7 +265,8 @@ fn interrupted_at_any_step_all_is_as_before() {
     let Some(world) = world() else { return };
     let first = "to-s rate 200mbit queues bfifo/bfifo direction both";
     // Another rate, another kind of queue, another law and table, one direction less.
-    let second = "to-s rate 80mbit queues pfifo/bfifo:limit=50kb split hard set mss=1000 flows 128";
+    let second =
+        "to-s rate 80mbit standard pfifo responsive bfifo limit 50kb split hard set mss=1000 flows 128";
     world.bottleneck.enter(|| {
         let clean = everything("to-s");
         let mut steps = 0;
@@ -433,7 +434,7 @@ fn what_cannot_be_is_refused_before_anything_changes() {
         let before = everything("to-s");
         let mut cases = vec![
             ("to-x rate 10mbit", "there is no interface 'to-x' here; there are lo, "),
-            ("to-s rate 10mbit queues bfifo:limit=4gb/bfifo", "limit: 4gb of a bfifo"),
+            ("to-s rate 10mbit standard bfifo limit 4gb responsive bfifo", "limit: 4gb is"),
         ];
         // Only where this kernel has them not.
         for kind in ["codel", "fq_codel", "cake", "pie"] {
@@ -444,8 +445,13 @@ fn what_cannot_be_is_refused_before_anything_changes() {
             }
             cases.push(match kind {
                 "codel" => ("to-s rate 10mbit", "has no codel; load it with `modprobe sch_codel`"),
-                "fq_codel" => ("to-s rate 10mbit queues bfifo/fq_codel", "such as 'queues bfifo/bfifo'"),
-                "cake" => ("to-s rate 10mbit queues cake/pfifo", "such as 'queues bfifo/pfifo'"),
+                "fq_codel" => {
+                    ("to-s rate 10mbit queues bfifo/fq_codel", "such as 'standard bfifo responsive bfifo'")
+                }
+                "cake" => (
+                    "to-s rate 10mbit standard cake unlimited responsive pfifo",
+                    "such as 'standard bfifo responsive pfifo'",
+                ),
                 _ => ("to-s rate 10mbit queues pie/pie ecn", "has no pie"),
             });
         }

@@ -3,11 +3,18 @@
 //! Needs root. Without it, or where the kernel lacks something, each test prints why it does nothing. Times on a shared
 //! machine vary, so bounds that depend on them have room; counts are exact.
 
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::sync::MutexGuard;
 use std::sync::atomic::AtomicBool;
 
+use weir_core::Duration;
+use weir_netdev::iproute::Discipline;
 use weir_report::result::{FlowResult, RunResult};
 use weir_scenario::Scenario;
+use weir_testbed::edges;
+use weir_testbed::host::{Namespace, Topology, TopologySpec};
+use weir_testbed::traffic::{Amount, Control, Flow as TrafficFlow, FlowSpec, Traffic, UdpSpec};
 use weir_testkit::skip;
 use weir_world::{self as run, RunOptions, World};
 
@@ -186,6 +193,81 @@ fn overhead_counts_against_rate_and_limit() {
     let full = queue.sojourn_ns.quantile(0.5).unwrap() as f64 / 1e6;
     assert!(full >= 7.0 && full * departed / 2500.0 < 12.0, "{full} ms, {departed} packets");
     assert!(queue.overflowed > 1500, "{}", queue.overflowed);
+}
+
+/// What `weir up` installs on an interface: takes it off again, also where a test fails.
+struct Installed<'a>(&'a Namespace, &'a str);
+
+impl<'a> Installed<'a> {
+    fn new(namespace: &'a Namespace, device: &'a str, words: &str) -> Self {
+        let line = format!("{device} {words}");
+        let keys = weir_kernel::parse_words(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        let setup = weir_kernel::Setup::from_keys(keys).unwrap();
+        let up = || weir_kernel::up(&setup, &mut |_| ControlFlow::Continue(())).map(drop);
+        namespace.enter(up).unwrap().unwrap();
+        Self(namespace, device)
+    }
+}
+
+impl Drop for Installed<'_> {
+    fn drop(&mut self) {
+        let down = || weir_kernel::down(self.1, &mut |_| ControlFlow::Continue(())).map(drop);
+        if let Err(error) = self.0.enter(down).unwrap() {
+            eprintln!("weir down: {error}");
+        }
+    }
+}
+
+/// The same words and the same packets: the queue that a scenario measures is that of a live interface.
+#[test]
+fn the_queue_that_is_measured_is_that_of_weir_up() {
+    let Some(_turn) = root_and_turn() else { return };
+    let words = "standard bfifo limit 20kb responsive bfifo limit 20kb split hard sharing 30:70".to_owned();
+    let sent = Duration::from_secs(1);
+    let result = measure(
+        weir_world::KERNEL,
+        &scenario(
+            &format!("rate = '20mbit', rtt = '0', qdisc = 'crq {words}'"),
+            &[&format!("name = 'udp', stack = 'udp', rate = '12mbit', duration = '{sent}'")],
+        ),
+    );
+    assert_sound(&result);
+    let measured = &result.queues[0];
+    let measured = [measured.departed, measured.dropped + measured.overflowed];
+
+    let topology = Topology::build_forwarding(&TopologySpec::default(), &[]).unwrap();
+    let _offloads = edges::prepare(&topology).unwrap();
+    let device = &topology.bottleneck_client_iface;
+    let installed = Installed::new(&topology.bottleneck, device, &format!("rate 20mbit {words}"));
+    let spec = FlowSpec {
+        name: "udp".to_owned(),
+        server: SocketAddr::new(topology.server_addr(0), 40_000),
+        client: SocketAddr::new(topology.client_addr(0), 40_001),
+        start: Duration::ZERO,
+        amount: Amount::Time(sent),
+        ecn: false,
+        traffic: Traffic::Udp(UdpSpec::new("12mbit".parse().unwrap())),
+    };
+    let control = Control::held();
+    let flow = TrafficFlow::launch(&spec, &topology.server, &topology.client, &control).unwrap();
+    #[allow(clippy::disallowed_methods, reason = "real packets take real time")]
+    control.begin_at(std::time::Instant::now());
+    let received = flow.join();
+    assert_eq!(received.error, None);
+    let disciplines = topology.bottleneck.disciplines(device).unwrap();
+    let standard = Discipline::with_handle(&disciplines, "57e3:").unwrap();
+    let live = ["packets", "drops"].map(|name| standard.number(name));
+    drop(installed);
+
+    println!("departed and dropped: {measured:?} measured, {live:?} of weir up");
+    // 6 of 12 Mbit/s: half is dropped, but for what the queue and the burst hold. Sixteen in a hundred is what the other
+    // queue's share, or a rate of its own in either tree, would at least make.
+    let share = |[departed, dropped]: [u64; 2]| dropped as f64 / (departed + dropped) as f64;
+    for counts in [measured, live] {
+        assert!((0.35..0.6).contains(&share(counts)), "{counts:?}");
+    }
+    let ratios = [live[0] as f64 / measured[0] as f64, share(live) / share(measured)];
+    assert!(ratios.iter().all(|ratio| (0.84..1.19).contains(ratio)), "{ratios:?}");
 }
 
 #[test]

@@ -212,26 +212,21 @@ fn row(out: &mut String, ends: &str, width: usize, stack: &str, direction: &Dire
 }
 
 fn verdict(direction: &DirectionReport) -> String {
-    let word = |verdict| match verdict {
-        Verdict::Unclassified => "unclassified",
-        Verdict::Responsive => "responsive",
-        Verdict::Unresponsive => "unresponsive",
-    };
     let votes = |kind: &KindReport| format!("{}:{}", kind.votes.responsive, kind.votes.unresponsive);
     let (loss, mark) = (&direction.loss, &direction.mark);
     match (classified(loss), classified(mark)) {
-        (false, false) => word(Verdict::Unclassified).to_owned(),
-        (true, false) => format!("{} (loss {})", word(loss.verdict), votes(loss)),
-        (false, true) => format!("{} (CE {})", word(mark.verdict), votes(mark)),
+        (false, false) => Verdict::Unclassified.name().to_owned(),
+        (true, false) => format!("{} (loss {})", loss.verdict.name(), votes(loss)),
+        (false, true) => format!("{} (CE {})", mark.verdict.name(), votes(mark)),
         (true, true) if loss.verdict == mark.verdict => {
-            format!("{} (loss {}, CE {})", word(loss.verdict), votes(loss), votes(mark))
+            format!("{} (loss {}, CE {})", loss.verdict.name(), votes(loss), votes(mark))
         }
         (true, true) => {
             format!(
                 "{} (loss {}), {} (CE {})",
-                word(loss.verdict),
+                loss.verdict.name(),
                 votes(loss),
-                word(mark.verdict),
+                mark.verdict.name(),
                 votes(mark)
             )
         }

@@ -1,10 +1,7 @@
 //! `weir show`: the bottlenecks that `weir up` made on this host's interfaces, what their queues and programs have
 //! counted, and their flows. Reads only. `docs/reference/show.md` shows a session and lists the fields.
 
-pub(crate) mod model;
 pub(crate) mod numbers;
-pub(crate) mod source;
-mod tc;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;
@@ -13,10 +10,11 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use weir_kernel::Lost;
+use weir_kernel::model::{Bottleneck, Flow, Model};
 
 use crate::cli::ShowArgs;
 use crate::talk;
-use model::{Bottleneck, Flow, Lost};
 
 pub(crate) use text::QUEUES;
 
@@ -42,10 +40,9 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<ExitCode> {
         Err(message) => return Ok(talk::wrong(&message)),
     };
     let device = wanted.device.as_deref();
-    let shown = source::read(device)?;
-    let lost = source::lost(device)?;
+    let Model { bottlenecks: shown, lost } = Model::read(device)?;
     if shown.is_empty() && lost.is_empty() {
-        source::find(device)?;
+        device.map_or(Ok(()), weir_kernel::find)?;
         talk::say!("{}", text::nothing(device));
     }
     if args.json && wanted.flows {
@@ -65,10 +62,10 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<ExitCode> {
     if lost.is_empty() && !text::any_fault(&shown) {
         return Ok(ExitCode::SUCCESS);
     }
-    // The words have told it already.
+    // The text has said it already.
     if args.json || wanted.flows {
         let known = shown.iter().flat_map(|bottleneck| &bottleneck.faults);
-        for fault in known.chain(lost.iter().flat_map(|lost| &lost.faults)) {
+        for fault in known.chain(lost.iter().map(|lost| &lost.fault)) {
             talk::say!("weir: {fault}");
         }
     }

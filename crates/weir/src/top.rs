@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use weir_kernel::model::Model;
+
 use crate::cli::TopArgs;
 use crate::show;
 use crate::talk;
@@ -46,9 +48,9 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     // What is wrong at the start is told where it stays: before the screen is taken.
     let first = eye.look()?;
     if first.bottlenecks.is_empty() {
-        show::source::find(eye.device.as_deref())?;
-        if let Some(lost) = show::source::lost(eye.device.as_deref())?.first() {
-            anyhow::bail!("{}", lost.faults[0]);
+        eye.device.as_deref().map_or(Ok(()), weir_kernel::find)?;
+        if let Some(lost) = Model::read(eye.device.as_deref())?.lost.first() {
+            anyhow::bail!("{}", lost.fault);
         }
         let on = eye.device.as_deref().map(|device| format!(" on {device}")).unwrap_or_default();
         let make = eye.device.as_deref().unwrap_or("DEVICE");
@@ -74,7 +76,7 @@ struct Eye {
 
 impl Eye {
     fn look(&mut self) -> anyhow::Result<Sample> {
-        let bottlenecks = show::source::read(self.device.as_deref())?;
+        let bottlenecks = Model::read(self.device.as_deref())?.bottlenecks;
         Ok(Sample { at_s: now().duration_since(self.began).as_secs_f64(), bottlenecks })
     }
 }

@@ -103,7 +103,10 @@ fn words(args: &SetupArgs) -> Vec<String> {
         ("ingress_rate", &args.ingress_rate),
         ("direction", &args.direction),
         ("queues", &args.queues),
+        ("standard", &args.standard),
+        ("responsive", &args.responsive),
         ("split", &args.split),
+        ("sharing", &args.sharing),
         ("share", &args.share),
         ("limit", &args.limit),
         ("rtt", &args.rtt),
@@ -175,11 +178,5 @@ fn describe(setup: &Setup) -> String {
         .iter()
         .map(|direction| format!("{direction} {}", setup.rate_of(*direction)))
         .collect();
-    format!(
-        "{}, queues {} (standard/responsive), split {} {}",
-        rates.join(" and "),
-        setup.queues,
-        setup.split,
-        setup.share
-    )
+    format!("{}, {}, split {} sharing {}", rates.join(" and "), setup.queues, setup.split, setup.sharing)
 }

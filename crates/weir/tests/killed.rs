@@ -75,7 +75,7 @@ fn a_change_is_undone_by_down() {
     kill_everywhere(
         "",
         &[FIRST],
-        "up w0 rate 50mbit queues pfifo/bfifo:limit=100kb split hard flows 128 set mss=1000",
+        "up w0 rate 50mbit standard pfifo responsive bfifo limit 100kb split hard flows 128 set mss=1000",
     );
 }
 

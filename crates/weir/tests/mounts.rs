@@ -90,7 +90,7 @@ fn ip_netns_exec_is_refused_with_the_command_that_works() {
     refused(&named.exec(&format!("{WEIR} reload dev lo rate 30mbit")), "up", &standing);
     // A shell there holds these mounts for as long as it lasts, and no longer.
     let shell = Command::new("ip")
-        .args(["netns", "exec", &named.0, "sh", "-c", &format!("{WEIR} {UP} share 1/2; exit $?")])
+        .args(["netns", "exec", &named.0, "sh", "-c", &format!("{WEIR} {UP} sharing 1:2; exit $?")])
         .output();
     refused(&shell.unwrap(), "up", &standing);
     // What cannot be seen from there is not said to be gone.

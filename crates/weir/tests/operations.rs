@@ -132,14 +132,17 @@ impl Scene {
     fn setup(&mut self) -> (String, bool) {
         let direction = self.draw.of(&["egress", "ingress", "both", "both"]);
         let rate = self.draw.of(&["20mbit", "50mbit", "200mbit"]);
-        let queues = self.draw.of(&["bfifo/bfifo", "bfifo/pfifo", "pfifo/bfifo:limit=300kb"]);
-        let split = self.draw.of(&["hard", "borrow"]);
+        let queues = self.draw.of(&[
+            "queues bfifo/bfifo",
+            "queues bfifo/pfifo",
+            "standard pfifo responsive bfifo limit 300kb",
+        ]);
+        let split = self.draw.of(&["hard", "shared"]);
         let flows = self.draw.of(&["64", "128"]);
         let replace = self.draw.of(&["", " replace"]);
         let law = self.draw.of(&["", " set min_window_segments=2"]);
-        let line = format!(
-            "rate {rate} queues {queues} direction {direction} split {split} flows {flows}{law}{replace}"
-        );
+        let line =
+            format!("rate {rate} {queues} direction {direction} split {split} flows {flows}{law}{replace}");
         (line, direction != "egress")
     }
 

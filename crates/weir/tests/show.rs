@@ -148,8 +148,9 @@ fn nothing_to_show_is_no_failure() {
 #[test]
 fn a_bottleneck_is_shown_with_its_flows() {
     let Some(net) = Net::new("up") else { return };
-    let (code, _, err) =
-        net.weir(&format!("up dev {DEVICE} rate 50mbit queues bfifo:limit=100kb/bfifo:limit=100kb"));
+    let (code, _, err) = net.weir(&format!(
+        "up dev {DEVICE} rate 50mbit standard bfifo limit 100kb responsive bfifo limit 100kb"
+    ));
     assert_eq!(code, Some(0), "{err}");
     let open = net.send(4_000_000);
     let source = open.local_addr().unwrap().to_string();

@@ -14,7 +14,7 @@ fn weir() -> Command {
 #[test]
 fn queues_too_small_for_super_packets_are_warned_of() {
     let Some(wire) = Wire::new() else { return };
-    let line = "up w0 rate 100mbit queues bfifo:limit=64kb/bfifo:limit=300kb";
+    let line = "up w0 rate 100mbit standard bfifo limit 64kb responsive bfifo limit 300kb";
     let dry = wire.must(&format!("{line} --dry-run"));
     assert!(
         stderr(&dry).contains("weir: warning: the standard queue (egress) is a bfifo of 65536 bytes"),
@@ -36,7 +36,8 @@ fn queues_too_small_for_super_packets_are_warned_of() {
 fn a_dry_run_prints_the_lines_and_changes_nothing() {
     let Some(wire) = Wire::new() else { return };
     let before = wire.everything();
-    let dry = wire.must("up w0 --rate 500mbit --queues bfifo/codel:ecn --direction both --dry-run");
+    let dry =
+        wire.must("up w0 --rate 500mbit standard bfifo responsive codel ecn --direction both --dry-run");
     assert_eq!(stderr(&dry), "");
     wire.assert_as(&before, "dry run");
     let lines = stdout(&dry);
@@ -56,7 +57,7 @@ fn a_dry_run_prints_the_lines_and_changes_nothing() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy).args(words(line));
         command.output().unwrap()
     };
-    let asked = as_nobody("up w0 rate 500mbit queues bfifo/codel:ecn direction both --dry-run");
+    let asked = as_nobody("up w0 rate 500mbit standard bfifo responsive codel ecn direction both --dry-run");
     assert_eq!((stdout(&asked), stderr(&asked)), (lines, String::new()));
     let tried = as_nobody("up w0 rate 500mbit queues bfifo/bfifo");
     assert_eq!(tried.status.code(), Some(1));
@@ -71,7 +72,7 @@ fn a_dry_run_prints_the_lines_and_changes_nothing() {
 #[test]
 fn the_printed_lines_are_the_ones_that_work() {
     let Some(wire) = Wire::new() else { return };
-    let line = "up w0 rate 30mbit queues bfifo/pfifo:limit=99p split borrow share 20/80";
+    let line = "up w0 rate 30mbit standard bfifo responsive pfifo limit 99p split shared sharing 20:80";
     let dry = wire.must(&format!("{line} --dry-run"));
     let text = stdout(&dry);
     let lines = text.lines().filter(|line| line.starts_with("tc ") && !line.ends_with(" clsact"));
@@ -139,7 +140,7 @@ fn a_mistake_in_the_file_ends_as_one_in_the_words() {
         ("rate = \"50mbit\"\ningress_rate = \"50mbit\"\n", "ingress_rate: "),
         ("rate = \"50mbit\"\n[law]\npreset = \"papers\"\n", "papers"),
         ("rate = \"50mbit\"\n[law]\nspin_debounce = 99\n", "1 to 16"),
-        ("rate = \"50mbit\"\nqueues = \"bfifo:limit=100b/codel\"\n", "limit: 100b"),
+        ("rate = \"50mbit\"\nqueues = \"bfifo limit 100b/codel\"\n", "limit: 100b"),
         ("rate = \"50mbit\"\n[queues]\nstandard = \"netem\"\n", "netem"),
     ] {
         std::fs::write(&path, text).unwrap();
@@ -297,7 +298,7 @@ fn a_lone_download_gets_the_whole_rate() {
         println!("{line}: {took:?}, {own} packets by a class's own rate, {borrowed} borrowed");
         (took, own, borrowed)
     };
-    let line = "up w0 rate 8mbit queues bfifo:limit=200kb/bfifo:limit=200kb";
+    let line = "up w0 rate 8mbit standard bfifo limit 200kb responsive bfifo limit 200kb";
     let (lent, own, borrowed) = transfer(line);
     assert!(borrowed * 4 > own + borrowed, "{borrowed} of {} packets were borrowed", own + borrowed);
     let (kept, _, none) = transfer(&format!("{line} split hard"));

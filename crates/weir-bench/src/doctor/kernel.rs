@@ -1,9 +1,12 @@
 //! What the world `kernel`, and `weir up` on a live interface, need: queue disciplines, hooks for eBPF on the packet's way
 //! and on what becomes of it in the queue, and a place to keep the programs.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
+
+use weir_kernel::LeafKind;
 
 use super::{
     Check, Failure, Status, as_root, bpf, fix, in_new_namespace, is_refusal, is_short_of_files, or_root, run,
@@ -14,7 +17,12 @@ const BPFFS: &str = "/sys/fs/bpf";
 
 pub(super) fn checks() -> Vec<Check> {
     let mut checks = vec![capabilities(), tc()];
-    checks.extend(DISCIPLINES.iter().map(discipline));
+    checks.extend([
+        discipline(&HTB),
+        discipline(&of_leaf(LeafKind::Bfifo)),
+        discipline(&of_leaf(LeafKind::Codel)),
+    ]);
+    checks.extend([discipline(&of_leaf(LeafKind::FqCodel)), discipline(&NETEM)]);
     checks.extend([others(), ifb(), classifier(), hook()]);
     checks.extend(type_information());
     checks.extend([tracepoint("kfree_skb", c"kfree_skb", "losses"), dequeue(), bpffs()]);
@@ -68,61 +76,53 @@ fn tc() -> Check {
 
 struct Discipline {
     kind: &'static str,
-    arguments: &'static [&'static str],
+    /// What `tc` takes for it, its kind first.
+    words: Cow<'static, str>,
     /// Without it no bottleneck can be made.
     needed: bool,
     purpose: &'static str,
-    module: &'static str,
+    module: Cow<'static, str>,
     option: &'static str,
 }
 
-const DISCIPLINES: [Discipline; 5] = [
+const HTB: Discipline = Discipline {
+    kind: "htb",
+    words: Cow::Borrowed("htb"),
+    needed: true,
+    purpose: "shapes, and shares the rate between the queues",
+    module: Cow::Borrowed("sch_htb"),
+    option: "CONFIG_NET_SCH_HTB",
+};
+
+const NETEM: Discipline = Discipline {
+    kind: "netem",
+    words: Cow::Borrowed("netem delay 1ms"),
+    needed: false,
+    purpose: "delay in experiments",
+    module: Cow::Borrowed("sch_netem"),
+    option: "CONFIG_NET_SCH_NETEM",
+};
+
+/// A queue that `weir up` takes, as it would make it.
+fn of_leaf(kind: LeafKind) -> Discipline {
     Discipline {
-        kind: "htb",
-        arguments: &[],
-        needed: true,
-        purpose: "shapes, and shares the rate between the queues",
-        module: "sch_htb",
-        option: "CONFIG_NET_SCH_HTB",
-    },
-    Discipline {
-        kind: "bfifo",
-        arguments: &["limit", "30000"],
-        needed: true,
-        purpose: "queue without AQM",
-        module: "sch_fifo",
-        option: "CONFIG_NET_SCHED",
-    },
-    Discipline {
-        kind: "codel",
-        arguments: &[],
-        needed: false,
-        purpose: "AQM",
-        module: "sch_codel",
-        option: "CONFIG_NET_SCH_CODEL",
-    },
-    Discipline {
-        kind: "fq_codel",
-        arguments: &[],
-        needed: false,
-        purpose: "AQM with a queue per flow",
-        module: "sch_fq_codel",
-        option: "CONFIG_NET_SCH_FQ_CODEL",
-    },
-    Discipline {
-        kind: "netem",
-        arguments: &["delay", "1ms"],
-        needed: false,
-        purpose: "delay in experiments",
-        module: "sch_netem",
-        option: "CONFIG_NET_SCH_NETEM",
-    },
-];
+        kind: kind.name(),
+        words: kind.trial().into(),
+        needed: kind == LeafKind::Bfifo,
+        purpose: match kind {
+            LeafKind::Bfifo | LeafKind::Pfifo => "queue without AQM",
+            LeafKind::FqCodel | LeafKind::FqPie | LeafKind::Cake => "AQM with a queue per flow",
+            LeafKind::Fq => "queue per flow",
+            LeafKind::Codel | LeafKind::Pie | LeafKind::Red => "AQM",
+        },
+        module: kind.module().map_or(Cow::Borrowed("sch_fifo"), Cow::Owned),
+        option: kind.build_option(),
+    }
+}
 
 fn discipline(discipline: &Discipline) -> Check {
     let made = in_new_namespace(|| {
-        let add = ["qdisc", "add", "dev", "lo", "root", "handle", "57e1:", discipline.kind];
-        run("tc", &[&add[..], discipline.arguments].concat())?;
+        run("tc", &add(&discipline.words))?;
         Ok(format!("can be made: {}", discipline.purpose))
     });
     check(
@@ -130,22 +130,22 @@ fn discipline(discipline: &Discipline) -> Check {
         made.map_err(|error| {
             let status = if discipline.needed { Status::Missing } else { Status::Limited };
             let detail = format!("{}: {error}", discipline.purpose);
-            (status, detail, or_root(&error, &module_fix(&[discipline.module], &[discipline.option])))
+            (status, detail, or_root(&error, &module_fix(&[&discipline.module], &[discipline.option])))
         }),
     )
 }
 
-/// The other kinds that `weir up` takes, with the arguments that `tc` needs and the kernel's option.
-const OTHERS: [(&str, &[&str], &str); 5] = [
-    ("pie", &[], "CONFIG_NET_SCH_PIE"),
-    ("fq_pie", &[], "CONFIG_NET_SCH_FQ_PIE"),
-    ("red", &["limit", "60000", "avpkt", "1000"], "CONFIG_NET_SCH_RED"),
-    ("fq", &[], "CONFIG_NET_SCH_FQ"),
-    ("cake", &[], "CONFIG_NET_SCH_CAKE"),
-];
+/// The arguments of a `tc` that makes a discipline of these words where there is nothing.
+fn add(words: &str) -> Vec<&str> {
+    ["qdisc", "add", "dev", "lo", "root", "handle", "57e1:"].into_iter().chain(words.split(' ')).collect()
+}
+
+/// The kinds that `weir up` takes besides those that every kernel has or that are worth a line of their own.
+const OTHERS: [LeafKind; 5] = [LeafKind::Pie, LeafKind::FqPie, LeafKind::Red, LeafKind::Fq, LeafKind::Cake];
 
 fn others() -> Check {
-    let found = made(&OTHERS.map(|(kind, arguments, _)| (kind, arguments)));
+    let words = OTHERS.map(LeafKind::trial);
+    let found = made(&words.each_ref().map(String::as_str));
     let install = "apt-get install -y iproute2";
     let found = found.map_err(|error| (Status::Limited, error.to_string(), or_root(&error, install)));
     check("other queues", found.and_then(|made| told_apart(&made)))
@@ -153,20 +153,19 @@ fn others() -> Check {
 
 /// Which of these kinds can be made, each where there is nothing else: the kernel takes a second kind under a handle for a
 /// change of the first, and refuses it.
-fn made(kinds: &[(&str, &[&str])]) -> io::Result<Vec<bool>> {
-    kinds.iter().map(|(kind, arguments)| in_new_namespace(|| tried(kind, arguments))).collect()
+fn made(kinds: &[&str]) -> io::Result<Vec<bool>> {
+    kinds.iter().map(|words| in_new_namespace(|| tried(words))).collect()
 }
 
-/// Whether a kind can be made in the calling thread's network namespace.
+/// Whether a discipline of these words can be made in the calling thread's network namespace.
 ///
 /// # Errors
 /// What says nothing of the kind: rights, descriptors or tc are missing.
-fn tried(kind: &str, arguments: &[&str]) -> io::Result<bool> {
-    let add = ["qdisc", "add", "dev", "lo", "root", "handle", "57e1:", kind];
+fn tried(words: &str) -> io::Result<bool> {
     let is_untold = |error: &io::Error| {
         error.kind() == io::ErrorKind::NotFound || is_refusal(error) || is_short_of_files(&error.to_string())
     };
-    match run("tc", &[&add[..], arguments].concat()) {
+    match run("tc", &add(words)) {
         Err(error) if is_untold(&error) => Err(error),
         made => Ok(made.is_ok()),
     }
@@ -175,14 +174,14 @@ fn tried(kind: &str, arguments: &[&str]) -> io::Result<bool> {
 /// Which of [`OTHERS`] could be made, and what would bring the rest.
 fn told_apart(made: &[bool]) -> Result<String, Failure> {
     let of = |wanted| OTHERS.iter().zip(made).filter(move |(_, made)| **made == wanted);
-    let names = |wanted| of(wanted).map(|((kind, ..), _)| *kind).collect::<Vec<_>>().join(", ");
+    let names = |wanted| of(wanted).map(|(kind, _)| kind.name()).collect::<Vec<_>>().join(", ");
     let found = of(true).count();
     if found == OTHERS.len() {
         return Ok(names(true));
     }
-    let modules: Vec<String> = of(false).map(|((kind, ..), _)| format!("sch_{kind}")).collect();
+    let modules: Vec<String> = of(false).filter_map(|(kind, _)| kind.module()).collect();
     let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
-    let options: Vec<&str> = of(false).map(|((.., option), _)| *option).collect();
+    let options: Vec<&str> = of(false).map(|(kind, _)| kind.build_option()).collect();
     let detail = match found {
         0 => format!("no {}", names(false)),
         _ => format!("{}; no {}", names(true), names(false)),
@@ -378,8 +377,7 @@ mod tests {
         if !weir_testkit::skip::is_root() {
             return;
         }
-        let kinds: [(&str, &[&str]); 4] =
-            [("bfifo", &["limit", "30000"]), ("htb", &[]), ("no_such_kind", &[]), ("pfifo", &[])];
+        let kinds = ["bfifo limit 30000", "htb", "no_such_kind", "pfifo"];
         assert_eq!(made(&kinds).unwrap(), [true, true, false, true]);
     }
 

@@ -32,12 +32,12 @@ pub(crate) fn root(disciplines: &[Discipline]) -> Option<RootCounters> {
     })
 }
 
-/// Which of `kinds` this kernel has not, found by trying.
+/// Which of `kinds`, each with words that it takes, this kernel has not, found by trying.
 pub(super) fn missing(kinds: &[(&'static str, String)]) -> Result<Vec<&'static str>, KernelWorldError> {
     let namespace = Namespace::create("probe")?;
     let mut missing = Vec::new();
     for (kind, words) in kinds {
-        let lines = [format!("qdisc add dev lo root {kind} {words}"), "qdisc del dev lo root".to_owned()];
+        let lines = [format!("qdisc add dev lo root {words}"), "qdisc del dev lo root".to_owned()];
         match namespace.tc(&lines) {
             Ok(()) => {}
             // What the kernel says of a kind that it does not know, or tc of one that it cannot spell.

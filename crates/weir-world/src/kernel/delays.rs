@@ -62,7 +62,9 @@ impl Delays {
         if rtt == Duration::ZERO && own.iter().all(|own| *own == rtt) {
             return Ok(Self::None);
         }
-        if own.iter().all(|own| *own == rtt) && counters::missing(&[("netem", String::new())])?.is_empty() {
+        if own.iter().all(|own| *own == rtt)
+            && counters::missing(&[("netem", "netem".to_owned())])?.is_empty()
+        {
             netem(scenario, topology)?;
             return Ok(Self::Netem);
         }

@@ -10,7 +10,6 @@ mod delays;
 mod health;
 mod inside;
 mod law;
-mod leaf;
 mod measure;
 mod packets;
 mod schedule;

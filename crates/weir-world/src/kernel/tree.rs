@@ -1,29 +1,24 @@
-//! A scenario's queue as the kernel's: HTB at the link's rate, one class per queue, the queue discipline under it.
+//! A scenario's queue as the kernel's: the tree that `weir up` installs ([`weir_kernel::Tree`]), with the scenario's limits,
+//! and what has to be known of it to follow packets through it.
 //!
 //! The limits are those that the emulator resolves; what the kernel's disciplines cannot do is refused by name. A hard
 //! split is two classes that may not exceed their shares, as in the CRQ prototype; a shared one lets them borrow from
 //! their parent; with strict priority both live on borrowing and the responsive class borrows first (HTB's `prio`).
 
-use weir_core::{Duration, QueueChoice, Rate};
+use weir_core::{QueueChoice, Rate};
+use weir_kernel::{Branches, LeafError, Queue, Shape};
 use weir_law::MainSignal;
-use weir_qdisc::config::{BuildContext, CrqKeys, QdiscConfig, SplitKind};
+use weir_qdisc::config::{ConfigError, CrqKeys, QdiscConfig, SplitKind};
 use weir_qdisc::{Sharing, Switching};
 
 use super::KernelWorldError;
-use super::leaf::Leaf;
 use weir_scenario::{FULL_PACKET, Scenario};
 
-/// The class that a packet gets is `MAJOR:1` (responsive) or `MAJOR:2` (standard), whoever chooses it.
-pub(super) const MAJOR: u16 = 0x57e1;
-/// The minor number of the responsive class.
+/// The minor number of the responsive class (`57e1:1`).
 pub(super) const RESPONSIVE: u16 = 1;
-/// The minor number of the standard class, also the default.
-pub(super) const STANDARD: u16 = 2;
 
-/// A timer wakes HTB a little late; what it may send at once makes up for so long.
-const TIMER: Duration = Duration::from_micros(200);
-/// What a class that lives on borrowing has of its own: as good as nothing.
-const TOKEN: Rate = Rate::from_bits_per_sec(8_000);
+/// Where a scenario has its queue.
+const QDISC: &str = "bottleneck.qdisc";
 
 /// Queues that share one rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +32,9 @@ pub(super) struct Domain {
 /// The kernel's queues for a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tree {
-    /// What follows `tc qdisc add dev DEVICE root`, and further lines, in which `DEVICE` stands for the interface.
+    /// The lines that make it, in which [`DEVICE`] stands for the interface.
     lines: Vec<String>,
-    /// The kinds of qdisc that the kernel must have, without repetition, each with options that it takes.
+    /// The kinds of qdisc that the kernel must have, without repetition, each in words that it takes.
     pub(super) kinds: Vec<(&'static str, String)>,
     /// 1, or 2: standard and responsive.
     pub(super) queues: usize,
@@ -55,16 +50,8 @@ pub(super) struct Tree {
     pub(super) early: Vec<bool>,
 }
 
-struct Class<'a> {
-    minor: u16,
-    rate: Rate,
-    ceil: Rate,
-    prio: u8,
-    burst: u64,
-    leaf: &'a QdiscConfig,
-    /// What the leaf's limits are reckoned by.
-    share: Rate,
-}
+/// No interface is named like this.
+const DEVICE: &str = "%";
 
 impl Tree {
     /// The tree of a scenario.
@@ -73,148 +60,136 @@ impl Tree {
     /// [`KernelWorldError::Cannot`] with the key and the remedy, for what the kernel's disciplines have not.
     pub(super) fn of(scenario: &Scenario) -> Result<Self, KernelWorldError> {
         let bottleneck = &scenario.bottleneck;
-        if let QdiscConfig::Crq(keys) = &bottleneck.qdisc {
-            check_crq(keys)?;
-        }
         if scenario.main_signal() == MainSignal::Both {
-            let message =
-                "the kernel's classifier knows two queues; give \"loss\" or \"ecn\", or use --on emu";
+            let message = "the kernel's classifier knows two queues; give \"loss\" or \"ecn\"";
             return Err(cannot("law.main_signal", message));
         }
-        let rate = bottleneck.rate;
-        let burst = |rate: Rate, least: u64| least.max(rate.bytes_in(TIMER).0);
-        let link = bottleneck.burst.map_or_else(|| burst(rate, 2 * FULL_PACKET), |burst| burst.0);
-        // The kernel draws its own random numbers.
-        let context = scenario.build_context(0);
-        let mut tree = Self {
-            lines: vec![root(bottleneck.overhead)],
-            kinds: vec![("htb", String::new())],
-            queues: 1,
-            domains: vec![Domain { rate, burst: link }],
-            burst: link,
-            can_mark: false,
-            in_order: Vec::new(),
-            early: Vec::new(),
+        let branches = match &bottleneck.qdisc {
+            QdiscConfig::Crq(keys) => {
+                check_crq(keys)?;
+                let least_burst = keys.resolve_burst(&scenario.build_context(0)).map_err(wrong(QDISC))?;
+                // The weights are for as many queues as there are.
+                let rate = keys.sharing.rate_of(QueueChoice::Standard, keys.queues(), bottleneck.rate);
+                rate.map_err(wrong(QDISC))?;
+                Branches::Two {
+                    queues: [queue(&keys.standard, "standard")?, queue(&keys.responsive, "responsive")?],
+                    sharing: keys.sharing,
+                    split: keys.split,
+                    least_burst: least_burst.into(),
+                }
+            }
+            single => Branches::One(queue(single, "")?),
         };
-        let QdiscConfig::Crq(keys) = &bottleneck.qdisc else {
-            let leaf = &bottleneck.qdisc;
-            let class = Class { minor: STANDARD, rate, ceil: rate, prio: 0, burst: link, leaf, share: rate };
-            tree.class(&class, "", &context, "bottleneck.qdisc")?;
-            return Ok(tree);
+        let shape = Shape {
+            rate: bottleneck.rate,
+            rtt: bottleneck.rtt,
+            mtu: weir_core::ETHERNET_MTU,
+            overhead: bottleneck.overhead,
+            burst: bottleneck.burst,
+            branches,
         };
-        tree.queues = 2;
-        tree.lines.push(format!(
-            "class add dev DEVICE parent {MAJOR:x}: classid {MAJOR:x}:ffff htb rate {rate} ceil {rate} \
-             burst {link} cburst {link} quantum {FULL_PACKET}",
-            rate = bits(rate),
-        ));
-        let own = keys.resolve_burst(&context).map_err(scenario_error)?;
-        let mut domains = Vec::new();
-        for (choice, minor, leaf, key) in [
-            (QueueChoice::Standard, STANDARD, &keys.standard, "bottleneck.qdisc.standard"),
-            (QueueChoice::Responsive, RESPONSIVE, &keys.responsive, "bottleneck.qdisc.responsive"),
-        ] {
-            let share = keys.sharing.rate_of(choice, keys.queues(), rate).map_err(scenario_error)?;
-            let strict = keys.sharing == Sharing::StrictPriority;
-            let hard = keys.split == SplitKind::Hard;
-            let burst = if hard { burst(share, u64::from(own)) } else { link };
-            domains.push(Domain { rate: share, burst });
-            let class = Class {
-                minor,
-                rate: if strict { TOKEN } else { share },
-                ceil: if hard { share } else { rate },
-                prio: u8::from(strict && choice == QueueChoice::Standard),
-                burst,
-                leaf,
-                share,
+        let tree = weir_kernel::Tree::of(&shape).map_err(|error| {
+            let key = match (branches, error.queue) {
+                (Branches::One(_), _) => QDISC.to_owned(),
+                (_, QueueChoice::Standard) => format!("{QDISC}.standard"),
+                _ => format!("{QDISC}.responsive"),
             };
-            tree.class(&class, "ffff", &context, key)?;
+            let LeafError { key: of_queue, message } = error.error;
+            cannot(&if of_queue.is_empty() { key } else { format!("{key}.{of_queue}") }, &message)
+        })?;
+        Ok(Self::followed(&tree, shape))
+    }
+
+    /// What is to be known of a tree.
+    fn followed(tree: &weir_kernel::Tree<'_>, shape: Shape<'_>) -> Self {
+        // The standard queue first, as everywhere but in the order of making them.
+        let mut branches: Vec<_> = tree.branches().iter().collect();
+        branches.sort_by_key(|branch| branch.choice as u8);
+        let mut kinds = vec![("htb", "htb".to_owned())];
+        for branch in &branches {
+            if kinds.iter().all(|(known, _)| *known != branch.queue.kind().name()) {
+                kinds.push((branch.queue.kind().name(), branch.words.clone()));
+            }
         }
-        if keys.split == SplitKind::Hard {
-            tree.burst = domains.iter().map(|domain| domain.burst + FULL_PACKET).sum::<u64>() - FULL_PACKET;
-            tree.domains = domains;
-        } else {
+        let largest = |burst: [u64; 2]| burst[0].max(burst[1]);
+        let of_classes: u64 = branches.iter().map(|branch| largest(branch.class.burst)).sum();
+        let of_link = tree.link().map_or(0, |link| largest(link.burst));
+        let whole = |burst| vec![Domain { rate: shape.rate, burst }];
+        let (domains, burst) = match shape.branches {
+            Branches::One(_) => (whole(of_classes), of_classes),
+            Branches::Two { split: SplitKind::Hard, .. } => {
+                let domain = |branch: &&weir_kernel::Branch<'_>| Domain {
+                    rate: branch.share,
+                    burst: largest(branch.class.burst),
+                };
+                (branches.iter().map(domain).collect(), of_classes + FULL_PACKET)
+            }
             // Two classes and their parent: each may have saved up.
-            tree.burst = 3 * link + FULL_PACKET;
+            Branches::Two { .. } => (whole(of_link), of_classes + of_link + FULL_PACKET),
+        };
+        Self {
+            lines: tree.lines(DEVICE),
+            kinds,
+            queues: branches.len(),
+            domains,
+            burst,
+            can_mark: branches.iter().any(|branch| branch.queue.can_mark()),
+            in_order: branches.iter().map(|branch| branch.queue.kind().is_in_order()).collect(),
+            early: branches.iter().map(|branch| branch.queue.kind().refuses_early()).collect(),
         }
-        Ok(tree)
     }
 
     /// The lines for `tc -batch` on `device`.
     pub(super) fn lines(&self, device: &str) -> Vec<String> {
-        self.lines.iter().map(|line| line.replace("DEVICE", device)).collect()
+        self.lines
+            .iter()
+            .map(|line| line.replace(&format!("dev {DEVICE} "), &format!("dev {device} ")))
+            .collect()
     }
 
     /// The domain that a queue belongs to.
     pub(super) fn domain_of(&self, queue: usize) -> usize {
         queue.min(self.domains.len() - 1)
     }
+}
 
-    fn class(
-        &mut self,
-        class: &Class,
-        parent: &str,
-        context: &BuildContext,
-        key: &str,
-    ) -> Result<(), KernelWorldError> {
-        let Class { minor, rate, ceil, prio, burst, leaf, share } = class;
-        let Leaf { kind, words, marks, in_order, early } =
-            Leaf::of(leaf, &BuildContext { rate: *share, ..*context }, key)?;
-        self.can_mark |= marks;
-        self.in_order.push(in_order);
-        self.early.push(early);
-        if self.kinds.iter().all(|(known, _)| *known != kind) {
-            self.kinds.push((kind, words.clone()));
-        }
-        self.lines.push(format!(
-            "class add dev DEVICE parent {MAJOR:x}:{parent} classid {MAJOR:x}:{minor} htb rate {} ceil {} \
-             burst {burst} cburst {burst} prio {prio} quantum {FULL_PACKET}",
-            bits(*rate),
-            bits(*ceil),
-        ));
-        self.lines.push(format!(
-            "qdisc add dev DEVICE parent {MAJOR:x}:{minor} handle {:x}: {kind} {words}",
-            MAJOR + minor
-        ));
-        Ok(())
+/// A queue of a scenario, at `name` in a `crq`.
+fn queue<'a>(config: &'a QdiscConfig, name: &str) -> Result<Queue<'a>, KernelWorldError> {
+    let key = if name.is_empty() { QDISC.to_owned() } else { format!("{QDISC}.{name}") };
+    if matches!(config, QdiscConfig::Crq(_)) {
+        return Err(KernelWorldError::Cannot {
+            key,
+            message: "a crq cannot stand inside another".to_owned(),
+        });
     }
+    Queue::of(config).map_err(wrong(&key))
 }
 
-/// `stab` adds the overhead before HTB and its leaves see a packet's length (net/sched/sch_api.c,
-/// `__qdisc_calculate_pkt_len`), as the emulator does; `overhead` of an HTB class would not reach the leaves.
-fn root(overhead: u32) -> String {
-    let stab =
-        if overhead > 0 { format!("stab overhead {overhead} linklayer ethernet ") } else { String::new() };
-    format!("qdisc add dev DEVICE root handle {MAJOR:x}: {stab}htb default {STANDARD}")
+/// Every world but this one can do it.
+fn cannot(key: &str, message: &str) -> KernelWorldError {
+    KernelWorldError::Cannot { key: key.to_owned(), message: format!("{message}, or use --on emu") }
 }
 
-fn bits(rate: Rate) -> String {
-    format!("{}bit", rate.bits_per_sec())
-}
-
-pub(super) fn cannot(key: &str, message: &str) -> KernelWorldError {
-    KernelWorldError::Cannot { key: key.to_owned(), message: message.to_owned() }
-}
-
-fn scenario_error(error: weir_qdisc::config::ConfigError) -> KernelWorldError {
-    cannot("bottleneck.qdisc", &error.to_string())
+fn wrong(key: &str) -> impl Fn(ConfigError) -> KernelWorldError {
+    move |error| cannot(key, &error.to_string())
 }
 
 fn check_crq(keys: &CrqKeys) -> Result<(), KernelWorldError> {
     if keys.ecn_responsive.is_some() {
         return Err(cannot(
             "bottleneck.qdisc.ecn_responsive",
-            "the kernel's classifier knows two queues; leave the key out, or use --on emu",
+            "the kernel's classifier knows two queues; leave the key out",
         ));
     }
     if keys.switching == Switching::Drain {
         return Err(cannot(
             "bottleneck.qdisc.switching",
-            "the kernel's queues cannot hold a flow's packets until its others have left; use \"immediate\", or --on emu",
+            "the kernel's queues cannot hold a flow's packets until its others have left; use \"immediate\"",
         ));
     }
     if keys.sharing == Sharing::StrictPriority && keys.split == SplitKind::Hard {
-        return Err(cannot("bottleneck.qdisc.split", "strict priority needs \"shared\""));
+        let message = "strict priority needs \"shared\"".to_owned();
+        return Err(KernelWorldError::Cannot { key: "bottleneck.qdisc.split".to_owned(), message });
     }
     Ok(())
 }
@@ -240,7 +215,7 @@ mod tests {
             [
                 "qdisc add dev eth9 root handle 57e1: stab overhead 24 linklayer ethernet htb default 2",
                 "class add dev eth9 parent 57e1: classid 57e1:2 htb rate 100000000bit ceil 100000000bit \
-                 burst 3028 cburst 3028 prio 0 quantum 1514",
+                 burst 12500b cburst 12500b quantum 200000",
                 "qdisc add dev eth9 parent 57e1:2 handle 57e3: bfifo limit 250000",
             ]
         );
@@ -274,17 +249,64 @@ mod tests {
         let strict = tree("qdisc = 'crq responsive bfifo split shared sharing strict'").unwrap();
         let lines = strict.lines("x").join("\n");
         assert!(
-            lines.contains("classid 57e1:1 htb rate 8000bit ceil 100000000bit burst 3028 cburst 3028 prio 0")
+            lines.contains(
+                "classid 57e1:1 htb prio 0 rate 8000bit ceil 100000000bit burst 3028b cburst 12500b"
+            )
         );
         assert!(
-            lines.contains("classid 57e1:2 htb rate 8000bit ceil 100000000bit burst 3028 cburst 3028 prio 1")
+            lines.contains(
+                "classid 57e1:2 htb prio 1 rate 8000bit ceil 100000000bit burst 3028b cburst 12500b"
+            )
         );
         assert_eq!((strict.domains.len(), strict.domain_of(1)), (1, 0));
+    }
+
+    /// `weir up` and a scenario with the same words are one tree.
+    #[test]
+    fn the_lines_are_those_of_weir_up() {
+        for queues in [
+            "standard bfifo limit 64kb responsive bfifo limit 100kb split hard",
+            "standard bfifo responsive codel ecn target 1ms split hard sharing 30:70",
+            "standard fq_codel noecn responsive pie limit 1bdp ecn split shared sharing 1:3",
+            "standard pfifo limit 1bdp responsive red ecn split shared sharing equal",
+            "standard cake unlimited responsive fq split shared sharing strict",
+        ] {
+            for rate in ["9mbit", "100mbit", "2500mbit"] {
+                let words = format!("eth9 rate {rate} rtt 20ms {queues}");
+                let keys = weir_kernel::parse_words(&words.split(' ').collect::<Vec<_>>()).unwrap();
+                let setup = weir_kernel::Setup::from_keys(keys).unwrap();
+                let up = setup.tree(weir_kernel::Direction::Egress).unwrap().lines("eth9");
+                let text = format!(
+                    "flow = [{{stack = 'udp', rate = '1mbit', duration = '1s'}}]\n\
+                     bottleneck = {{rate = '{rate}', rtt = '20ms', qdisc = 'crq {queues}'}}"
+                );
+                let world = Tree::of(&Scenario::parse(&text, "x").unwrap()).unwrap();
+                assert_eq!(world.lines("eth9"), up, "{words}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_that_was_given_stands() {
+        let lines = |words: &str| tree(words).unwrap().lines("x").join("\n");
+        let single = lines("qdisc = 'bfifo', burst = '4kb'");
+        assert!(single.contains("burst 4096b cburst 4096b"), "{single}");
+        let hard = lines("qdisc = 'crq responsive bfifo burst 20p', burst = '400kb'");
+        assert!(
+            hard.contains("classid 57e1:1 htb rate 50000000bit ceil 50000000bit burst 30280b cburst 30280b")
+        );
+        assert!(
+            hard.contains("classid 57e1:ffff htb rate 100000000bit ceil 100000000bit burst 409600b"),
+            "{hard}"
+        );
     }
 
     #[test]
     fn what_the_kernel_cannot_do_is_refused_by_name() {
         for (qdisc, key) in [
+            ("step", "bottleneck.qdisc: "),
+            ("pie alpha 0.1", "bottleneck.qdisc.alpha: "),
+            ("cake", "bottleneck.qdisc.unlimited: "),
             ("crq switching drain", "bottleneck.qdisc.switching: "),
             ("crq standard codel ecn ecn_responsive codel ecn", "bottleneck.qdisc.ecn_responsive: "),
             (

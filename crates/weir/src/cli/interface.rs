@@ -24,22 +24,31 @@ pub(crate) struct SetupArgs {
     /// egress (what the interface sends, the default), ingress or both.
     #[arg(long)]
     pub(crate) direction: Option<String>,
-    /// The queues, STANDARD/RESPONSIVE, each of codel, fq_codel, pie, fq_pie, red, fq, cake, pfifo, bfifo with options
-    /// after a colon: bfifo:limit=1bdp/codel:target=5ms,ecn [default: codel/codel].
+    /// The queues, STANDARD/RESPONSIVE, each of codel, fq_codel, pie, fq_pie, red, fq, cake, pfifo, bfifo with its words
+    /// as in scenarios: bfifo/codel, "bfifo limit 1bdp/codel ecn target 5ms" [default: codel/codel].
     #[arg(long, value_name = "STANDARD/RESPONSIVE")]
     pub(crate) queues: Option<String>,
+    /// The standard queue by itself: "bfifo limit 1bdp". As a word it needs no quotes: the queue's words follow it.
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) standard: Option<String>,
+    /// The responsive queue by itself: "codel ecn target 5ms".
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) responsive: Option<String>,
     /// The queues mark rather than drop, where they can.
     #[arg(long)]
     pub(crate) ecn: bool,
     /// The queues drop, where they would mark by default.
     #[arg(long)]
     pub(crate) noecn: bool,
-    /// borrow (each queue is sure of its share and may use what the other leaves, the default) or hard (it keeps to its
+    /// shared (each queue is sure of its share and may use what the other leaves, the default) or hard (it keeps to its
     /// share).
     #[arg(long)]
     pub(crate) split: Option<String>,
-    /// How the rate is divided, by weight [default: 50/50].
-    #[arg(long, value_name = "STANDARD/RESPONSIVE")]
+    /// How the rate is divided: equal (the default), weights such as 30:70, or strict (responsive flows go first).
+    #[arg(long, value_name = "STANDARD:RESPONSIVE")]
+    pub(crate) sharing: Option<String>,
+    /// Answered with the word that stands in its place.
+    #[arg(long, hide = true)]
     pub(crate) share: Option<String>,
     /// The limit of queues that name none: packets (1000p), bytes (64kb) or 0.5bdp.
     #[arg(long)]

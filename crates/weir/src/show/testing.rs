@@ -1,11 +1,14 @@
 //! A bottleneck to test with.
 
 use serde_json::{Map, Value, json};
+use weir_qdisc::Sharing;
+use weir_qdisc::config::SplitKind;
 
-use super::model::{
-    Bottleneck, Counters, Direction, Discipline, Flow, FlowTable, Program, Queue, QueueName, State, Verdict,
-    VoteCount,
-};
+use weir_core::QueueChoice;
+use weir_kernel::model::{Bottleneck, Counters, Flow, FlowTable, Queue, State};
+use weir_kernel::{AttachedProgram, Direction};
+use weir_law::{Verdict, Votes};
+use weir_netdev::iproute::Discipline;
 
 /// 3 h 12 min after [`bottleneck`] began.
 pub(crate) const NOW: f64 = 1_000_011_520.0;
@@ -17,8 +20,8 @@ fn discipline(value: Value) -> Discipline {
     }
 }
 
-fn program(what: &str, hook: &'static str) -> Program {
-    Program { what: what.to_owned(), hook: Some(hook) }
+fn program(what: &str, hook: &'static str) -> AttachedProgram {
+    AttachedProgram { what: what.to_owned(), hook: Some(hook) }
 }
 
 /// One with two busy queues and three flows.
@@ -33,8 +36,8 @@ pub(crate) fn bottleneck() -> Bottleneck {
         faults: Vec::new(),
         since_unix_s: Some(1_000_000_000),
         rate_bits_per_second: 20_000_000,
-        share: "50/50".to_owned(),
-        split: "hard".to_owned(),
+        sharing: Sharing::Equal,
+        split: SplitKind::Hard,
         law: json!({"preset": "paper", "main_signal": "loss", "set": {}}),
         programs: vec![
             program("forward at the egress of eth0", "tcx"),
@@ -45,7 +48,7 @@ pub(crate) fn bottleneck() -> Bottleneck {
             "packets": 16_750, "drops": 15, "overlimits": 900, "requeues": 0, "backlog": 30_280, "qlen": 20}))),
         queues: vec![
             Queue {
-                queue: QueueName::Responsive,
+                queue: QueueChoice::Responsive,
                 classid: "57e1:1".to_owned(),
                 assured_bits_per_second: 10_000_000,
                 setup: "bfifo".to_owned(),
@@ -55,7 +58,7 @@ pub(crate) fn bottleneck() -> Bottleneck {
                     "overlimits": 0, "requeues": 0, "backlog": 30_280, "qlen": 20}))),
             },
             Queue {
-                queue: QueueName::Standard,
+                queue: QueueChoice::Standard,
                 classid: "57e1:2".to_owned(),
                 assured_bits_per_second: 10_000_000,
                 setup: "codel".to_owned(),
@@ -86,7 +89,7 @@ fn flow(source: &str, destination: &str) -> Flow {
         protocol: "tcp",
         loss_verdict: Verdict::Unclassified,
         ecn_verdict: Verdict::Unclassified,
-        queue: QueueName::Standard,
+        queue: QueueChoice::Standard,
         cycles: 0,
         rtt_ms: None,
         bytes: 0,
@@ -94,8 +97,8 @@ fn flow(source: &str, destination: &str) -> Flow {
         window_bytes: [0; 3],
         loss_segments: [0; 3],
         mark_segments: [0; 3],
-        loss_votes: VoteCount::default(),
-        ecn_votes: VoteCount::default(),
+        loss_votes: Votes::default(),
+        ecn_votes: Votes::default(),
         late_signals: 0,
         withheld: 0,
         idle_s: 0.0,
@@ -107,14 +110,14 @@ fn flow(source: &str, destination: &str) -> Flow {
 pub(crate) fn answering() -> Flow {
     Flow {
         loss_verdict: Verdict::Responsive,
-        queue: QueueName::Responsive,
+        queue: QueueChoice::Responsive,
         cycles: 120,
         rtt_ms: Some(21.4),
         bytes: 23_000_000,
         packets: 15_333,
         window_bytes: [12_000, 52_500, 50_900],
         loss_segments: [0, 2, 0],
-        loss_votes: VoteCount { responsive: 9, unresponsive: 1 },
+        loss_votes: Votes { responsive: 9, unresponsive: 1 },
         late_signals: 1,
         withheld: 2,
         idle_s: 0.001,
@@ -132,7 +135,7 @@ pub(crate) fn ignoring() -> Flow {
         packets: 960,
         window_bytes: [0, 104_000, 99_100],
         loss_segments: [4, 6, 0],
-        loss_votes: VoteCount { responsive: 0, unresponsive: 7 },
+        loss_votes: Votes { responsive: 0, unresponsive: 7 },
         idle_s: 0.1,
         closing: true,
         ..flow("10.0.0.2:40000", "10.0.1.1:443")
@@ -148,7 +151,7 @@ pub(crate) fn young() -> Flow {
         bytes: 9000,
         packets: 8,
         mark_segments: [0, 1, 0],
-        ecn_votes: VoteCount { responsive: 1, unresponsive: 0 },
+        ecn_votes: Votes { responsive: 1, unresponsive: 0 },
         idle_s: 9.0,
         ..flow("[fd00::1]:4433", "[fd00::2:10]:50000")
     }

@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::model::{Bottleneck, Fault, Flow, Lost, Queue, QueueName, State, VoteCount};
 use super::numbers::{bytes, rate, short, span, three};
+use weir_core::QueueChoice;
+use weir_kernel::model::{Bottleneck, Flow, Queue, State};
+use weir_kernel::{Fault, Lost};
+use weir_law::Votes;
 
 /// A block per bottleneck; with `statistics` what the kernel and the programs have counted.
 pub(crate) fn bottlenecks(shown: &[Bottleneck], lost: &[Lost], statistics: bool, now_unix_s: f64) -> String {
@@ -13,8 +16,8 @@ pub(crate) fn bottlenecks(shown: &[Bottleneck], lost: &[Lost], statistics: bool,
 }
 
 fn lost_block(lost: &Lost) -> String {
-    let mut out = format!("{} {}: {}\n", lost.device, lost.direction.word(), lost.state);
-    lost.faults.iter().for_each(|fault| self::fault(&mut out, fault));
+    let mut out = format!("{} {}: {}\n", lost.device, lost.direction, Lost::STATE);
+    fault(&mut out, &lost.fault);
     out
 }
 
@@ -24,12 +27,12 @@ fn fault(out: &mut String, fault: &Fault) {
 
 fn block(shown: &Bottleneck, statistics: bool, now_unix_s: f64) -> String {
     let mut out = String::new();
-    let _ = write!(out, "{} {}: {}", shown.device, shown.direction.word(), shown.state.word());
+    let _ = write!(out, "{} {}: {}", shown.device, shown.direction.name(), shown.state.name());
     if let Some(since) = shown.since_unix_s {
         let _ = write!(out, " for {}", span((now_unix_s - since as f64).max(0.0)));
     }
     let _ = write!(out, " rate {}", rate(shown.rate_bits_per_second as f64));
-    let _ = writeln!(out, " share {} split {} law {}", shown.share, shown.split, law(shown));
+    let _ = writeln!(out, " sharing {} split {} law {}", shown.sharing, shown.split, law(shown));
     shown.faults.iter().for_each(|fault| self::fault(&mut out, fault));
     if shown.queue_device != shown.device {
         let _ = writeln!(out, "    queued on {}", shown.queue_device);
@@ -94,7 +97,7 @@ fn queue(out: &mut String, queue: &Queue, statistics: bool) {
     let _ = write!(
         out,
         "    {:<10} {} assured {} ",
-        queue.queue.word(),
+        queue.queue.name(),
         queue.classid,
         rate(queue.assured_bits_per_second as f64)
     );
@@ -168,7 +171,7 @@ pub(crate) fn flows(shown: &[Bottleneck], statistics: bool) -> String {
     let mut out = String::new();
     for bottleneck in shown {
         if shown.len() > 1 {
-            let _ = writeln!(out, "{} {}", bottleneck.device, bottleneck.direction.word());
+            let _ = writeln!(out, "{} {}", bottleneck.device, bottleneck.direction.name());
         }
         let rows: Vec<[String; 14]> = bottleneck.flows.iter().map(row).collect();
         let width = |column: usize| {
@@ -200,16 +203,16 @@ pub(crate) fn flows(shown: &[Bottleneck], statistics: bool) -> String {
 
 fn row(flow: &Flow) -> [String; 14] {
     let three_of = |values: [u32; 3]| values.map(|value| value.to_string()).join("/");
-    let votes = |votes: VoteCount| format!("{}:{}", votes.responsive, votes.unresponsive);
+    let votes = |votes: Votes| format!("{}:{}", votes.responsive, votes.unresponsive);
     let windows = flow.window_bytes.map(short_kb).join("/");
     [
         flow.source.clone(),
         flow.destination.clone(),
         flow.protocol.to_owned(),
-        flow.queue.word().to_owned(),
-        flow.loss_verdict.word().to_owned(),
+        flow.queue.name().to_owned(),
+        flow.loss_verdict.name().to_owned(),
         votes(flow.loss_votes),
-        flow.ecn_verdict.word().to_owned(),
+        flow.ecn_verdict.name().to_owned(),
         votes(flow.ecn_votes),
         flow.cycles.to_string(),
         flow.rtt_ms.map_or_else(|| "-".to_owned(), three),
@@ -242,20 +245,21 @@ pub(crate) fn any_fault(shown: &[Bottleneck]) -> bool {
 }
 
 /// The two queues in the order of tables.
-pub(crate) const QUEUES: [QueueName; 2] = [QueueName::Responsive, QueueName::Standard];
+pub(crate) const QUEUES: [QueueChoice; 2] = [QueueChoice::Responsive, QueueChoice::Standard];
 
 #[cfg(test)]
 mod tests {
     use super::{any_fault, bottlenecks, flows};
-    use crate::show::model::{Fault, State};
     use crate::show::testing::{NOW, bottleneck};
+    use weir_kernel::Fault;
+    use weir_kernel::model::State;
 
     #[test]
     fn a_block_has_settings_and_flows() {
         assert_eq!(
             bottlenecks(&[bottleneck()], &[], false, NOW),
             "\
-eth0 egress: up for 3h12m rate 20mbit share 50/50 split hard law paper by loss
+eth0 egress: up for 3h12m rate 20mbit sharing equal split hard law paper by loss
     programs forward at the egress of eth0: tcx, reverse at the ingress of eth0: tcx
              lost (drops) of eth0: tracepoint
     responsive 57e1:1 assured 10mbit bfifo 57e2: limit 30720b

@@ -3,8 +3,10 @@
 use std::cmp::Ordering;
 
 use super::sample::Row;
-use crate::show::model::QueueName;
 use crate::show::numbers::{per_second, short, three};
+use weir_core::QueueChoice;
+use weir_kernel::model::Flow;
+use weir_law::Verdict;
 
 /// A column of the flow table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,10 +130,10 @@ impl Column {
             Self::Source => flow.source.clone(),
             Self::Destination => flow.destination.clone(),
             Self::Protocol => flow.protocol.to_owned(),
-            Self::Class => format!("{}/{}", flow.loss_verdict.letter(), flow.ecn_verdict.letter()),
+            Self::Class => format!("{}/{}", letter(flow.loss_verdict), letter(flow.ecn_verdict)),
             Self::Queue => match flow.queue {
-                QueueName::Responsive => "resp".to_owned(),
-                QueueName::Standard => "stand".to_owned(),
+                QueueChoice::Responsive | QueueChoice::EcnResponsive => "resp".to_owned(),
+                QueueChoice::Standard => "stand".to_owned(),
             },
             Self::Rate => or_none(row.bits_per_second.map(short)),
             Self::Rtt => or_none(flow.rtt_ms.map(three)),
@@ -161,8 +163,11 @@ impl Column {
             Self::Source => one.source.cmp(&two.source),
             Self::Destination => one.destination.cmp(&two.destination),
             Self::Protocol => one.protocol.cmp(two.protocol),
-            Self::Class => (one.loss_verdict, one.ecn_verdict).cmp(&(two.loss_verdict, two.ecn_verdict)),
-            Self::Queue => one.queue.cmp(&two.queue),
+            Self::Class => {
+                let rank = |flow: &Flow| [flow.loss_verdict, flow.ecn_verdict].map(rank);
+                rank(one).cmp(&rank(two))
+            }
+            Self::Queue => one.queue.name().cmp(two.queue.name()),
             Self::Rate => numbers(&|row| row.bits_per_second),
             Self::Rtt => numbers(&|row| row.flow.rtt_ms),
             Self::Loss => numbers(&|row| sum(row.flow.loss_segments)),
@@ -233,6 +238,24 @@ pub(crate) fn clipped(text: &str, width: usize) -> String {
     match width {
         0 => String::new(),
         _ => std::iter::once('…').chain(text.chars().skip(count - (width - 1))).collect(),
+    }
+}
+
+/// One letter for a verdict.
+const fn letter(verdict: Verdict) -> char {
+    match verdict {
+        Verdict::Responsive => 'R',
+        Verdict::Unresponsive => 'U',
+        Verdict::Unclassified => '-',
+    }
+}
+
+/// The order of verdicts in a sorted table.
+const fn rank(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Responsive => 0,
+        Verdict::Unresponsive => 1,
+        Verdict::Unclassified => 2,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which flows are shown: words that must all fit.
 
 use super::sample::Row;
-use crate::show::model::Verdict;
+use weir_law::Verdict;
 
 /// A filter as it was typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,10 +22,10 @@ impl Filter {
                 // Unclassified is what neither kind of signal has told.
                 let neither = verdicts.iter().all(|verdict| *verdict == Verdict::Unclassified);
                 verdicts.into_iter().any(|verdict| {
-                    verdict.word().starts_with(rest) && (neither || verdict != Verdict::Unclassified)
+                    verdict.name().starts_with(rest) && (neither || verdict != Verdict::Unclassified)
                 })
             }
-            Some(("queue", rest)) => flow.queue.word().starts_with(rest),
+            Some(("queue", rest)) => flow.queue.name().starts_with(rest),
             Some(("proto", rest)) => flow.protocol.starts_with(rest),
             _ => [&flow.source, &flow.destination, flow.protocol].iter().any(|text| text.contains(word)),
         })

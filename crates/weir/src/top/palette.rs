@@ -3,7 +3,8 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::show::model::{QueueName, Verdict};
+use weir_core::QueueChoice;
+use weir_law::Verdict;
 
 /// Which colours are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +29,10 @@ impl Palette {
         if self.colours { Style::new().fg(colour) } else { Style::new() }
     }
 
-    pub(crate) fn queue(self, queue: QueueName) -> Style {
+    pub(crate) fn queue(self, queue: QueueChoice) -> Style {
         self.colour(match queue {
-            QueueName::Responsive => Color::Cyan,
-            QueueName::Standard => Color::Yellow,
+            QueueChoice::Responsive | QueueChoice::EcnResponsive => Color::Cyan,
+            QueueChoice::Standard => Color::Yellow,
         })
     }
 

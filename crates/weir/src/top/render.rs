@@ -11,8 +11,8 @@ use super::keys::{FOOTER, KEYS};
 use super::palette::Palette;
 use super::sample::{QueueRates, Row};
 use super::view::{HISTORY, View};
-use crate::show::model::{Bottleneck, State};
 use crate::show::numbers::{bytes, per_second, rate, span, throughput};
+use weir_kernel::model::{Bottleneck, State};
 
 /// Draws the whole screen. `now_unix_s` is for how long the bottleneck has been up.
 pub(crate) fn draw(frame: &mut Frame<'_>, view: &View, palette: Palette, now_unix_s: f64) {
@@ -50,7 +50,7 @@ fn title(view: &View, palette: Palette, now_unix_s: f64) -> Line<'static> {
     let Some((device, direction)) = view.selected() else {
         return Line::styled("weir top", palette.title());
     };
-    let mut spans = vec![Span::styled(format!("{device} {}", direction.word()), palette.title())];
+    let mut spans = vec![Span::styled(format!("{device} {}", direction.name()), palette.title())];
     // Also where there is one other in place of one that is gone.
     let (place, count) = view.place();
     if count > place.min(1) {
@@ -65,10 +65,10 @@ fn title(view: &View, palette: Palette, now_unix_s: f64) -> Line<'static> {
         let law = |name| shown.law.get(name).and_then(serde_json::Value::as_str).unwrap_or("?");
         let by = if view.is_by_mark() { "marks" } else { "loss" };
         spans.push(Span::raw(format!(
-            "  {}{since}  rate {}  share {} {}  law {} by {by}",
-            shown.state.word(),
+            "  {}{since}  rate {}  sharing {} {}  law {} by {by}",
+            shown.state.name(),
             rate(shown.rate_bits_per_second as f64),
-            shown.share,
+            shown.sharing,
             shown.split,
             law("preset"),
         )));
@@ -79,7 +79,7 @@ fn title(view: &View, palette: Palette, now_unix_s: f64) -> Line<'static> {
 fn gone(view: &View) -> String {
     match view.selected() {
         Some((device, direction)) => {
-            let direction = direction.word();
+            let direction = direction.name();
             format!("The {direction} bottleneck on {device} is gone (weir down?). Waiting for it; q quits.")
         }
         None => "No bottleneck. Waiting for one; q quits.".to_owned(),
@@ -91,7 +91,7 @@ fn trouble(view: &View) -> Option<String> {
     let fault = || {
         let shown = view.shown().filter(|shown| shown.state != State::Up)?;
         let fault = shown.faults.first()?;
-        Some(format!("{}: {}; to mend it: {}", shown.state.word(), fault.what, fault.remedy))
+        Some(format!("{}: {}; to mend it: {}", shown.state.name(), fault.what, fault.remedy))
     };
     view.trouble.clone().or_else(fault)
 }
@@ -130,7 +130,7 @@ fn queue_line(
     let full_part = horizontal(now / full, bar);
     let drops = queue.drops_per_second;
     Line::from(vec![
-        Span::styled(format!("{:<10}", queue.queue.word()), colour),
+        Span::styled(format!("{:<10}", queue.queue.name()), colour),
         Span::raw(format!(" {speed:>8} ")),
         Span::styled(full_part.clone(), colour),
         // How far it could go.

@@ -10,8 +10,9 @@ use super::palette::Palette;
 use super::render::draw;
 use super::sample::Sample;
 use super::view::{Action, View};
-use crate::show::model::{Bottleneck, Fault, State};
 use crate::show::testing::{NOW, bottleneck};
+use weir_kernel::Fault;
+use weir_kernel::model::{Bottleneck, State};
 
 fn watching() -> View {
     let mut view = View::new();
@@ -48,7 +49,7 @@ fn lines(view: &View, width: u16, height: u16) -> Vec<String> {
 #[test]
 fn the_screen_fits_into_80_by_24() {
     let rows = "\
-eth0 egress  up for 3h12m  rate 20mbit  share 50/50 hard  law paper by loss
+eth0 egress  up for 3h12m  rate 20mbit  sharing equal hard  law paper by loss
 QUEUE          RATE                            BACKLOG  PKTS DROP/s   CE/s
 responsive 19.0mbit ██████████████▎       ████  29.6kb    20    3.0      -
 standard   1.00mbit ▊··············       ▁▁▁▁      0b     0      0      0
@@ -68,7 +69,7 @@ SOURCE           DESTINATION      PROTO CLASS QUEUE RATE▼ RTTms    LOST      C
 fn a_wide_terminal_has_all_columns() {
     let shown = lines(&watching(), 140, 10);
     let expected = "\
-eth0 egress  up for 3h12m  rate 20mbit  share 50/50 hard  law paper by loss
+eth0 egress  up for 3h12m  rate 20mbit  sharing equal hard  law paper by loss
 QUEUE          RATE                                                                                        BACKLOG  PKTS DROP/s   CE/s
 responsive 19.0mbit ████████████████████████████████████████████████▌··                               ████  29.6kb    20    3.0      -
 standard   1.00mbit ██▌················································                               ▁▁▁▁      0b     0      0      0

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::show::QUEUES;
-use crate::show::model::{Bottleneck, Direction, Discipline, Flow, QueueName};
+use weir_core::QueueChoice;
+use weir_kernel::Direction;
+use weir_kernel::model::{Bottleneck, Flow};
+use weir_netdev::iproute::Discipline;
 
 /// What one look saw.
 #[derive(Clone, Debug)]
@@ -26,7 +29,7 @@ impl Sample {
 /// A queue between two looks. Rates are `None` where its counters do not go back to the look before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct QueueRates {
-    pub(crate) queue: QueueName,
+    pub(crate) queue: QueueChoice,
     pub(crate) bits_per_second: Option<f64>,
     pub(crate) packets_per_second: Option<f64>,
     pub(crate) drops_per_second: Option<f64>,
@@ -55,7 +58,7 @@ pub(crate) fn queue_rates(now: &Bottleneck, before: Option<&Bottleneck>, elapsed
     QUEUES.into_iter().map(|name| rates_of(name, now, before, elapsed_s)).collect()
 }
 
-fn rates_of(name: QueueName, now: &Bottleneck, before: Option<&Bottleneck>, elapsed_s: f64) -> QueueRates {
+fn rates_of(name: QueueChoice, now: &Bottleneck, before: Option<&Bottleneck>, elapsed_s: f64) -> QueueRates {
     let queue = now.queue(name);
     let discipline = queue.and_then(|queue| queue.discipline.as_ref());
     let earlier = before.and_then(|before| before.queue(name));
@@ -110,8 +113,8 @@ mod tests {
     use serde_json::json;
 
     use super::{queue_rates, rows};
-    use crate::show::model::QueueName;
     use crate::show::testing::bottleneck;
+    use weir_core::QueueChoice;
 
     #[test]
     fn rates_are_what_came_between_two_looks() {
@@ -123,7 +126,7 @@ mod tests {
         now.queues[1].discipline.as_mut().unwrap().0.insert("ecn_mark".to_owned(), json!(17 + 8));
         now.flows[0].bytes += 1_250_000;
         let queues = queue_rates(&now, Some(&before), 2.0);
-        assert_eq!(queues[0].queue, QueueName::Responsive);
+        assert_eq!(queues[0].queue, QueueChoice::Responsive);
         assert_eq!((queues[0].bits_per_second, queues[0].drops_per_second), (Some(10e6), Some(1.5)));
         assert_eq!((queues[0].backlog, queues[0].qlen, queues[0].marks_per_second), (30_280, 20, None));
         assert_eq!((queues[1].bits_per_second, queues[1].marks_per_second), (Some(0.0), Some(4.0)));

@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::sample::{QueueRates, Row, Sample, queue_rates, rows};
 use super::{Eye, Pace, now};
-use crate::show::model::{Bottleneck, Direction, FlowTable, State};
 use crate::show::now_unix_s;
 use crate::talk;
+use weir_kernel::Direction;
+use weir_kernel::model::{Bottleneck, FlowTable, State};
 
 /// The longest that a signal waits to be seen.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -58,7 +59,7 @@ pub(super) fn run(mut eye: Eye, first: Sample, pace: &Pace) -> anyhow::Result<Ex
 fn tell_of_the_gone(before: &Sample, current: &Sample) {
     for gone in &before.bottlenecks {
         if current.find(&gone.device, gone.direction).is_none() {
-            talk::say!("weir: the {} bottleneck on {} is gone", gone.direction.word(), gone.device);
+            talk::say!("weir: the {} bottleneck on {} is gone", gone.direction.name(), gone.device);
         }
     }
 }

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use super::columns::Column;
 use super::filter::Filter;
 use super::sample::{QueueRates, Row, Sample, queue_rates, rows};
-use crate::show::model::{Bottleneck, Direction, QueueName};
+use weir_core::QueueChoice;
+use weir_kernel::Direction;
+use weir_kernel::model::Bottleneck;
 
 /// How many looks the small charts show at most.
 pub(crate) const HISTORY: usize = 60;
@@ -42,7 +44,7 @@ pub(crate) struct View {
     current: Option<Sample>,
     before: Option<Sample>,
     /// Throughput of each queue, bit/s, oldest first.
-    history: HashMap<(String, Direction, QueueName), Vec<f64>>,
+    history: HashMap<(String, Direction, QueueChoice), Vec<f64>>,
     /// Which bottleneck, by what it is and not by its place, which changes as others come and go.
     selected: Option<(String, Direction)>,
     /// What went wrong with the last look.
@@ -140,7 +142,7 @@ impl View {
     }
 
     /// A queue's throughput at the last looks, bit/s, oldest first.
-    pub(crate) fn history(&self, queue: QueueName) -> &[f64] {
+    pub(crate) fn history(&self, queue: QueueChoice) -> &[f64] {
         let Some((device, direction)) = &self.selected else { return &[] };
         self.history.get(&(device.clone(), *direction, queue)).map_or(&[], Vec::as_slice)
     }
@@ -222,10 +224,12 @@ mod tests {
     use serde_json::json;
 
     use super::{Action, HISTORY, View};
-    use crate::show::model::{Bottleneck, Direction, QueueName};
     use crate::show::testing::bottleneck;
     use crate::top::columns::Column;
     use crate::top::sample::Sample;
+    use weir_core::QueueChoice;
+    use weir_kernel::Direction;
+    use weir_kernel::model::Bottleneck;
 
     fn look(view: &mut View, at_s: f64, bottlenecks: Vec<Bottleneck>) {
         view.look(Sample { at_s, bottlenecks });
@@ -322,11 +326,11 @@ mod tests {
     #[test]
     fn history_has_the_last_looks() {
         let mut view = watching();
-        assert_eq!(view.history(QueueName::Responsive), [1e6]);
+        assert_eq!(view.history(QueueChoice::Responsive), [1e6]);
         for at in 3..200 {
             look(&mut view, f64::from(at), vec![later()]);
         }
-        assert_eq!(view.history(QueueName::Responsive), [0.0; HISTORY]);
+        assert_eq!(view.history(QueueChoice::Responsive), [0.0; HISTORY]);
     }
 
     #[test]

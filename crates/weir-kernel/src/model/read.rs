@@ -1,99 +1,124 @@
-//! Where `weir show` and `weir top` have their knowledge from: the journal of `weir up`, the pinned programs and maps, and
-//! the kernel's statistics by `tc`. Turns all of it into the values of [`super::model`].
+//! Reads the model: the journal, the pinned maps, and the kernel's statistics.
 
 use std::io;
+use std::path::PathBuf;
+use std::process::Command;
 
-use anyhow::{Context, bail};
 use serde_json::{Map, Value};
+use thiserror::Error;
 use weir_core::{QueueChoice, Time};
-use weir_kernel::{Instance, KernelError, Phase, Snapshot};
 use weir_law::live::{Count, LiveCounters, LiveFlow, Transport};
-use weir_law::{Class, MainSignal, SignalPair, Votes};
+use weir_law::{MainSignal, SignalPair, Verdict};
+use weir_netdev::iproute::{self, Discipline, StatisticsError};
 
-use super::model::{
-    Bottleneck, Counters, Direction, Discipline, Fault, Flow, FlowTable, Lost, Program, Queue, QueueName,
-    State, Verdict, VoteCount,
-};
-use super::tc;
+use super::{Bottleneck, Counters, Flow, FlowTable, Model, Queue, State};
+use crate::error::KernelError;
+use crate::journal::Phase;
+use crate::keys::DEFAULT_PRESET;
+use crate::show::{self, Instance};
+use crate::snapshot::Snapshot;
+use crate::tree::{HTB_HANDLE, RESPONSIVE_HANDLE, STANDARD_HANDLE};
+use crate::up::UpError;
 
-/// The bottlenecks of the calling thread's network namespace, or those of one interface.
-pub(crate) fn read(device: Option<&str>) -> anyhow::Result<Vec<Bottleneck>> {
-    let instances = weir_kernel::instances()?;
-    let wanted = |instance: &&Instance| device.is_none_or(|device| instance.device == device);
-    instances.iter().filter(wanted).map(bottleneck).collect()
+/// Why the model cannot be read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// The kernel, or a journal, does not say what is there.
+    #[error(transparent)]
+    Up(#[from] UpError),
+    /// The maps may not be read.
+    #[error("no right to read {}: run as root, as in: sudo weir show", .0.display())]
+    NotPermitted(PathBuf),
+    /// The maps cannot be read.
+    #[error("cannot read the {what} of {device}: {source}")]
+    Maps {
+        /// `flows` or `counters`.
+        what: &'static str,
+        /// The interface.
+        device: String,
+        /// Why.
+        source: KernelError,
+    },
+    /// `tc` does not say what the queues counted.
+    #[error(transparent)]
+    Statistics(#[from] StatisticsError),
+    /// A value has no form in JSON: a fault of the program.
+    #[error("a setting cannot be written down: {0}; this is a fault of weir")]
+    Json(#[from] serde_json::Error),
 }
 
-/// What looks like Weir's in the calling thread's network namespace, or on one interface, and has no journal.
-pub(crate) fn lost(device: Option<&str>) -> anyhow::Result<Vec<Lost>> {
-    let all = weir_kernel::lost()?.into_iter();
-    let wanted = all.filter(|lost| device.is_none_or(|device| lost.device == device));
-    let shown = wanted.map(|lost| Lost {
-        device: lost.device,
-        ifindex: lost.index,
-        direction: direction(lost.direction),
-        queue_device: lost.queue_device,
-        state: Lost::STATE,
-        faults: [Fault { what: lost.fault.what, remedy: lost.fault.remedy }],
-    });
-    Ok(shown.collect())
+impl Model {
+    /// What is up on one interface; empty if nothing is, or if there is no such interface ([`find`](crate::find) knows which
+    /// of the two).
+    ///
+    /// # Errors
+    /// When the kernel, the journal, the maps or `tc` do not say.
+    pub fn of(device: &str) -> Result<Self, ModelError> {
+        Self::read(Some(device))
+    }
+
+    /// What is up on all interfaces of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// As [`Model::of`].
+    pub fn all() -> Result<Self, ModelError> {
+        Self::read(None)
+    }
+
+    /// That of one interface, or of all.
+    ///
+    /// # Errors
+    /// As [`Model::of`].
+    pub fn read(device: Option<&str>) -> Result<Self, ModelError> {
+        let is_wanted = |name: &str| device.is_none_or(|device| name == device);
+        let instances = show::instances()?;
+        let wanted = instances.iter().filter(|instance| is_wanted(&instance.device));
+        let mut lost = show::lost()?;
+        lost.retain(|lost| is_wanted(&lost.device));
+        Ok(Self { bottlenecks: wanted.map(bottleneck).collect::<Result<_, _>>()?, lost })
+    }
 }
 
-/// Makes sure that the interface that was named is there.
-pub(crate) fn find(device: Option<&str>) -> anyhow::Result<()> {
-    Ok(device.map_or(Ok(()), weir_kernel::find)?)
-}
-
-fn bottleneck(instance: &Instance) -> anyhow::Result<Bottleneck> {
+fn bottleneck(instance: &Instance) -> Result<Bottleneck, ModelError> {
     let setup = &instance.setup;
     let disciplines = match instance.queue_index {
         // The device may go between two looks.
-        Some(_) => tc::disciplines(&instance.queue_device)?.unwrap_or_default(),
+        Some(_) => iproute::disciplines(Command::new("tc"), &instance.queue_device)?.unwrap_or_default(),
         None => Vec::new(),
     };
     let maps = maps(instance)?;
-    let faults: Vec<Fault> = instance
-        .faults
-        .iter()
-        .map(|fault| Fault { what: fault.what.clone(), remedy: fault.remedy.clone() })
-        .collect();
     let by_mark = setup.law.main_signal == MainSignal::Ecn;
+    let unread = |what| move |source| ModelError::Maps { what, device: instance.device.clone(), source };
     let flows = match &maps {
         Some(maps) => {
             let now = Snapshot::now();
-            let flows =
-                maps.flows().with_context(|| format!("cannot read the flows of {}", instance.device))?;
+            let flows = maps.flows().map_err(unread("flows"))?;
             flows.iter().map(|flow| self::flow(instance, flow, now)).collect()
         }
         None => Vec::new(),
     };
     let counters = match &maps {
-        Some(maps) => {
-            let counted = maps.counters();
-            named(&counted.with_context(|| format!("cannot read the counters of {}", instance.device))?)
-        }
+        Some(maps) => named(&maps.counters().map_err(unread("counters"))?),
         None => Counters::default(),
     };
     Ok(Bottleneck {
         device: instance.device.clone(),
         ifindex: instance.index,
-        direction: direction(instance.direction),
+        direction: instance.direction,
         queue_device: instance.queue_device.clone(),
         state: match instance.phase {
             Phase::Changing | Phase::Leaving => State::Unfinished,
-            Phase::Up if !faults.is_empty() => State::Damaged,
+            Phase::Up if !instance.faults.is_empty() => State::Damaged,
             Phase::Up => State::Up,
         },
-        faults,
+        faults: instance.faults.clone(),
         since_unix_s: Some(instance.since),
         rate_bits_per_second: setup.rate_of(instance.direction).bits_per_sec(),
-        share: setup.share.to_string(),
-        split: setup.split.to_string(),
+        sharing: setup.sharing,
+        split: setup.split,
         law: law(instance)?,
-        programs: instance
-            .programs
-            .iter()
-            .map(|program| Program { what: program.what.clone(), hook: program.hook })
-            .collect(),
+        programs: instance.programs.clone(),
         shaper: shaper(&disciplines),
         queues: queues(instance, &disciplines),
         flow_table: maps.as_ref().map(|maps| flow_table(&flows, maps.capacity(), by_mark)),
@@ -103,33 +128,28 @@ fn bottleneck(instance: &Instance) -> anyhow::Result<Bottleneck> {
 }
 
 /// The pinned maps; `None` if they are gone.
-fn maps(instance: &Instance) -> anyhow::Result<Option<Snapshot>> {
+fn maps(instance: &Instance) -> Result<Option<Snapshot>, ModelError> {
     let pins = &instance.pins;
     // Without the right to look nothing can be told from gone.
     if std::fs::metadata(pins).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
-        bail!("no right to read {}: run as root, as in: sudo weir show", pins.display());
+        return Err(ModelError::NotPermitted(pins.clone()));
     }
     match Snapshot::open(pins) {
         Ok(maps) => Ok(Some(maps)),
         Err(KernelError::NotPinned(_)) => Ok(None),
-        Err(error) => Err(error)
-            .with_context(|| format!("cannot read the flows of {} {}", instance.device, instance.direction)),
-    }
-}
-
-const fn direction(direction: weir_kernel::Direction) -> Direction {
-    match direction {
-        weir_kernel::Direction::Egress => Direction::Egress,
-        weir_kernel::Direction::Ingress => Direction::Ingress,
+        Err(source) => {
+            let device = format!("{} {}", instance.device, instance.direction);
+            Err(ModelError::Maps { what: "flows", device, source })
+        }
     }
 }
 
 /// All parameters, and before them the preset and what was set over it.
-fn law(instance: &Instance) -> anyhow::Result<Value> {
+fn law(instance: &Instance) -> Result<Value, ModelError> {
     let Value::Object(mut set) = serde_json::to_value(&instance.setup.keys.law)? else {
         return Ok(Value::Null);
     };
-    let preset = set.remove("preset").unwrap_or(serde_json::to_value(weir_kernel::DEFAULT_PRESET)?);
+    let preset = set.remove("preset").unwrap_or(serde_json::to_value(DEFAULT_PRESET)?);
     let mut law = Map::from_iter([("preset".to_owned(), preset), ("set".to_owned(), set.into())]);
     if let Value::Object(parameters) = serde_json::to_value(instance.setup.law)? {
         law.extend(parameters);
@@ -138,14 +158,8 @@ fn law(instance: &Instance) -> anyhow::Result<Value> {
 }
 
 fn shaper(disciplines: &[Discipline]) -> Option<Discipline> {
-    disciplines
-        .iter()
-        .find(|one| {
-            one.is_root()
-                && one.text("kind") == "htb"
-                && one.text("handle") == handle(weir_kernel::HTB_HANDLE)
-        })
-        .cloned()
+    let root = Discipline::root(disciplines)?;
+    (root.text("kind") == "htb" && root.text("handle") == handle(HTB_HANDLE)).then(|| root.clone())
 }
 
 /// A handle as tc writes it.
@@ -155,18 +169,17 @@ fn handle(handle: u32) -> String {
 
 fn queues(instance: &Instance, disciplines: &[Discipline]) -> Vec<Queue> {
     let setup = &instance.setup;
-    let (standard, responsive) = setup.shares(instance.direction);
-    let root = handle(weir_kernel::HTB_HANDLE);
+    let [standard, responsive] = setup.shares(instance.direction);
+    let root = handle(HTB_HANDLE);
     // Under a root of somebody else these handles are somebody else's, too.
     let ours = shaper(disciplines).is_some();
     [
-        (QueueName::Responsive, 1, weir_kernel::RESPONSIVE_HANDLE, responsive, &setup.queues.responsive),
-        (QueueName::Standard, 2, weir_kernel::STANDARD_HANDLE, standard, &setup.queues.standard),
+        (QueueChoice::Responsive, 1, RESPONSIVE_HANDLE, responsive, &setup.queues.responsive),
+        (QueueChoice::Standard, 2, STANDARD_HANDLE, standard, &setup.queues.standard),
     ]
     .into_iter()
     .map(|(queue, minor, number, rate, leaf)| {
-        let found = |one: &&Discipline| ours && one.text("handle") == handle(number);
-        let discipline = disciplines.iter().find(found).cloned();
+        let discipline = Discipline::with_handle(disciplines, &handle(number)).filter(|_| ours).cloned();
         Queue {
             queue,
             classid: format!("{root}{minor}"),
@@ -193,34 +206,20 @@ fn flow_table(flows: &[Flow], capacity: u32, by_mark: bool) -> FlowTable {
     }
 }
 
-fn verdicts(class: Class) -> (Verdict, Verdict) {
-    let verdict = |verdict| match verdict {
-        weir_law::Verdict::Responsive => Verdict::Responsive,
-        weir_law::Verdict::Unresponsive => Verdict::Unresponsive,
-        weir_law::Verdict::Unclassified => Verdict::Unclassified,
-    };
-    (verdict(class.loss), verdict(class.ecn))
-}
-
 fn flow(instance: &Instance, flow: &LiveFlow, now: Time) -> Flow {
-    let (loss_verdict, ecn_verdict) = verdicts(flow.class);
-    let votes = |votes: Votes| VoteCount { responsive: votes.responsive, unresponsive: votes.unresponsive };
     let SignalPair { loss, mark } = flow.signals;
     Flow {
         device: instance.device.clone(),
-        direction: direction(instance.direction),
+        direction: instance.direction,
         source: flow.source.to_string(),
         destination: flow.destination.to_string(),
         protocol: match flow.transport {
             Transport::Tcp => "tcp",
             Transport::Quic => "quic",
         },
-        loss_verdict,
-        ecn_verdict,
-        queue: match flow.choice {
-            QueueChoice::Standard => QueueName::Standard,
-            QueueChoice::Responsive | QueueChoice::EcnResponsive => QueueName::Responsive,
-        },
+        loss_verdict: flow.class.loss,
+        ecn_verdict: flow.class.ecn,
+        queue: flow.choice,
         cycles: flow.cycles,
         rtt_ms: flow.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
         bytes: flow.bytes.0,
@@ -228,8 +227,8 @@ fn flow(instance: &Instance, flow: &LiveFlow, now: Time) -> Flow {
         window_bytes: flow.windows.map(|window| window.0),
         loss_segments: loss,
         mark_segments: mark,
-        loss_votes: votes(flow.votes.loss),
-        ecn_votes: votes(flow.votes.mark),
+        loss_votes: flow.votes.loss,
+        ecn_votes: flow.votes.mark,
         late_signals: flow.late_signals.into(),
         withheld: flow.withheld.into(),
         idle_s: flow.idle(now).as_secs_f64(),
