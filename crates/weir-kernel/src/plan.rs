@@ -11,7 +11,7 @@ use weir_core::ETHERNET_MTU;
 use super::attach::Hook;
 use super::hooks::{Hooks, Part, Presence};
 use super::ingress::Others;
-use super::journal::{Before, Journal, JournalError, NamespaceId, Phase};
+use super::journal::{Before, Journal, NamespaceId, Phase};
 use super::qdisc::{self, LinkState, Qdisc, Qdiscs};
 use super::setup::{Direction, Setup, SetupError};
 use super::step::{Action, Step, bpffs_is_mounted};

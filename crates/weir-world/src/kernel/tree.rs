@@ -60,13 +60,15 @@ impl Tree {
     /// [`KernelWorldError::Cannot`] with the key and the remedy, for what the kernel's disciplines have not.
     pub(super) fn of(scenario: &Scenario) -> Result<Self, KernelWorldError> {
         let bottleneck = &scenario.bottleneck;
+        if let QdiscConfig::Crq(keys) = &bottleneck.qdisc {
+            check_crq(keys)?;
+        }
         if scenario.main_signal() == MainSignal::Both {
             let message = "the kernel's classifier knows two queues; give \"loss\" or \"ecn\"";
             return Err(cannot("law.main_signal", message));
         }
         let branches = match &bottleneck.qdisc {
             QdiscConfig::Crq(keys) => {
-                check_crq(keys)?;
                 let least_burst = keys.resolve_burst(&scenario.build_context(0)).map_err(wrong(QDISC))?;
                 // The weights are for as many queues as there are.
                 let rate = keys.sharing.rate_of(QueueChoice::Standard, keys.queues(), bottleneck.rate);
@@ -268,7 +270,7 @@ mod tests {
             "standard bfifo limit 64kb responsive bfifo limit 100kb split hard",
             "standard bfifo responsive codel ecn target 1ms split hard sharing 30:70",
             "standard fq_codel noecn responsive pie limit 1bdp ecn split shared sharing 1:3",
-            "standard pfifo limit 1bdp responsive red ecn split shared sharing equal",
+            "standard pfifo limit 1bdp responsive red limit 100kb ecn split shared sharing equal",
             "standard cake unlimited responsive fq split shared sharing strict",
         ] {
             for rate in ["9mbit", "100mbit", "2500mbit"] {
