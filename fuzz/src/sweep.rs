@@ -33,6 +33,8 @@ pub(crate) fn run(input: &[u8]) {
         }
         Err(SweepError::Read(FileError::Syntax { message, .. })) => has_line(&message),
         Err(SweepError::Read(FileError::Read { .. }) | SweepError::Nothing(_)) => {}
-        Err(error @ (SweepError::Output(_) | SweepError::Study(_))) => panic!("nothing was to be run: {error}"),
+        Err(error @ (SweepError::Output(_) | SweepError::Study(_))) => {
+            panic!("nothing was to be run: {error}")
+        }
     }
 }

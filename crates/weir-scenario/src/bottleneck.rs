@@ -40,7 +40,7 @@ keys! {
 
     /// What a late emulator may send back to back to catch up; more is lost capacity, and counted as such.
     #[serde(skip_serializing_if = "Option::is_none")]
-    burst: Option<Bytes> = None => Key::of("size").from(FULL_PACKET).because(" bytes, one full packet")
+    burst: Option<Bytes> = None => Key::of("size").least(FULL_PACKET).because(" bytes, one full packet")
         .usual("4 ms at the rate, at least `3028b`");
 
     /// Bytes per packet that the real link adds to the Ethernet frame; they count against `rate` and in a queue's
@@ -65,7 +65,7 @@ keys! {
     /// more (RFC 4303 section 3.4.3); 32 and 64 are usual. Refused packets are lost behind the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replay_window: Option<u32> = None
-        => Key::of("packets").from(1).because(" packet; leave it out for no tunnel").sim();
+        => Key::of("packets").least(1).because(" packet; leave it out for no tunnel").sim();
 
     /// Each packet's delay is drawn evenly from up to so much less to up to so much more, as netem's `delay TIME
     /// JITTER` does. Packets of a flow keep their order: one that would overtake waits for those before it. `"2ms

@@ -53,7 +53,7 @@ keys! {
 
     /// Payload to transfer. With UDP in whole datagrams of 1472 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<Bytes> = None => Key::of("size").from(1).because(" byte");
+    bytes: Option<Bytes> = None => Key::of("size").least(1).because(" byte");
 
     /// How long it sends. Ignored where `bytes` is given. Such a flow has no completion time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,13 +92,13 @@ keys! {
     /// The congestion window to begin with (RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
     initial_window: Option<u32> = None
-        => Key::of("packets").from(1).because(" packet").usual("`10`").sim().tcp_and_quic();
+        => Key::of("packets").least(1).because(" packet").usual("`10`").sim().tcp_and_quic();
 
     /// Packets that a paced sender lets go together at least (`net.ipv4.tcp_min_tso_segs`). Prague below some 30 Mbit/s
     /// takes the second of two for a queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     min_burst: Option<u32> = None
-        => Key::of("packets").from(1).because(" packet").usual("`2`").sim().tcp_and_quic();
+        => Key::of("packets").least(1).because(" packet").usual("`2`").sim().tcp_and_quic();
 
     /// Packets that are not paced wait until a millisecond's worth of them, or a third of the window, can go at once, as
     /// in Linux ([bunches](../validation/linux.md#when-tcp-sends-bunches)).
@@ -113,7 +113,7 @@ keys! {
     /// one by one all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     ack_every: Option<u32> = None
-        => Key::of("packets").from(1).because(" packet").usual("`2`").sim().tcp_and_quic();
+        => Key::of("packets").least(1).because(" packet").usual("`2`").sim().tcp_and_quic();
 
     /// The longest that a packet waits for an acknowledgement.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ keys! {
 
     /// So many alike, called `NAME 1`, `NAME 2`...
     #[serde(default = "one_flow")]
-    count: u32 = one_flow() => Key::of("integer").from(1).usual("`1`");
+    count: u32 = one_flow() => Key::of("integer").least(1).usual("`1`");
 }
 
 plain!(Direction, Pattern, Remark);

@@ -93,12 +93,12 @@ impl Key {
     }
 
     /// A number, a rate or a size from `least`.
-    pub(crate) const fn from(self, least: u64) -> Self {
+    pub(crate) const fn least(self, least: u64) -> Self {
         Self { range: Range::From(Bound::Number(least)), ..self }
     }
 
     /// A time from `least`.
-    pub(crate) const fn from_time(self, least: Duration) -> Self {
+    pub(crate) const fn least_time(self, least: Duration) -> Self {
         Self { range: Range::From(Bound::Time(least)), ..self }
     }
 
@@ -178,6 +178,7 @@ impl Key {
     }
 
     /// What is wrong with a value of it.
+    #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "what is not a number is in no range")]
     fn fault(&self, value: &dyn Value) -> Option<String> {
         let amount = value.amount()?;
         let because = self.because;

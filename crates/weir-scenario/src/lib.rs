@@ -83,7 +83,7 @@ keys! {
 
     /// Width of a bin in `queue_series.csv` and `flow_series.csv`.
     interval: Duration = Duration::from_millis(50)
-        => Key::of("time").from_time(Duration::from_millis(1)).usual("`50ms`");
+        => Key::of("time").least_time(Duration::from_millis(1)).usual("`50ms`");
 
     /// The run ends here at the latest, whatever is unfinished.
     timeout: Duration = Duration::from_secs(300) => Key::of("time").above(0)

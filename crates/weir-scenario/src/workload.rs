@@ -44,7 +44,7 @@ keys! {
     /// The congestion window that all its connections begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
     initial_window: Option<u32> = None
-        => Key::of("packets").from(1).because(" packet").usual("`10`").sim().tcp_and_quic();
+        => Key::of("packets").least(1).because(" packet").usual("`10`").sim().tcp_and_quic();
 
     /// Round-trip time of all its connections without queues.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ keys! {
 
     /// So many in all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    requests: Option<u64> = None => Key::of("integer").from(1).sim();
+    requests: Option<u64> = None => Key::of("integer").least(1).sim();
 
     /// Requests per second in the mean.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,15 +73,15 @@ keys! {
 
     /// Connections at the same time; requests beyond wait for one, in order.
     #[serde(skip_serializing_if = "Option::is_none")]
-    connections: Option<u32> = None => Key::of("").from(1).usual("`1000`").kinds(POISSON).sim();
+    connections: Option<u32> = None => Key::of("").least(1).usual("`1000`").kinds(POISSON).sim();
 
     /// How many users, players or sources.
     #[serde(skip_serializing_if = "Option::is_none")]
-    users: Option<u32> = None => Key::of("").from(1).usual("`1`").kinds(OF_USERS).sim();
+    users: Option<u32> = None => Key::of("").least(1).usual("`1`").kinds(OF_USERS).sim();
 
     /// Payload of a response: its mean.
     #[serde(skip_serializing_if = "Option::is_none")]
-    size: Option<Bytes> = None => Key::of("size").from(1).because(" byte").required().kinds(SIZED).sim();
+    size: Option<Bytes> = None => Key::of("size").least(1).because(" byte").required().kinds(SIZED).sim();
 
     /// How the size is distributed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ keys! {
 
     /// With `pareto`: what is larger is cut to this. `size` is the mean before it is cut, `load` counts what remains.
     #[serde(skip_serializing_if = "Option::is_none")]
-    cap: Option<Bytes> = None => Key::of("size").from(1).because(" byte").kinds(SIZED).sim();
+    cap: Option<Bytes> = None => Key::of("size").least(1).because(" byte").kinds(SIZED).sim();
 
     /// From a response to the next request, and before the first: its mean.
     #[serde(skip_serializing_if = "Option::is_none")]

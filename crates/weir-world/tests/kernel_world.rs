@@ -12,9 +12,9 @@ use weir_core::Duration;
 use weir_netdev::iproute::Discipline;
 use weir_report::result::{FlowResult, RunResult};
 use weir_scenario::Scenario;
-use weir_testbed::edges;
 use weir_testbed::host::{Namespace, Topology, TopologySpec};
-use weir_testbed::traffic::{Amount, Control, Flow as TrafficFlow, FlowSpec, Traffic, UdpSpec};
+use weir_testbed::interfaces;
+use weir_testbed::traffic::{Amount, Control, FlowSpec, Traffic, Transfer, UdpSpec};
 use weir_testkit::skip;
 use weir_world::{self as run, RunOptions, World};
 
@@ -236,7 +236,7 @@ fn the_queue_that_is_measured_is_that_of_weir_up() {
     let measured = [measured.departed, measured.dropped + measured.overflowed];
 
     let topology = Topology::build_forwarding(&TopologySpec::default(), &[]).unwrap();
-    let _offloads = edges::prepare(&topology).unwrap();
+    let _offloads = interfaces::prepare(&topology).unwrap();
     let device = &topology.bottleneck_client_iface;
     let installed = Installed::new(&topology.bottleneck, device, &format!("rate 20mbit {words}"));
     let spec = FlowSpec {
@@ -249,7 +249,7 @@ fn the_queue_that_is_measured_is_that_of_weir_up() {
         traffic: Traffic::Udp(UdpSpec::new("12mbit".parse().unwrap())),
     };
     let control = Control::held();
-    let flow = TrafficFlow::launch(&spec, &topology.server, &topology.client, &control).unwrap();
+    let flow = Transfer::launch(&spec, &topology.server, &topology.client, &control).unwrap();
     #[allow(clippy::disallowed_methods, reason = "real packets take real time")]
     control.begin_at(std::time::Instant::now());
     let received = flow.join();

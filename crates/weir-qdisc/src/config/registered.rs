@@ -24,11 +24,14 @@ pub enum RegisterError {
     Name(&'static str),
 }
 
+/// Reads the words after a kind.
+type FromWords = fn(&'static str, &[&str]) -> Result<Box<dyn AnyKeys>, ConfigError>;
+
 /// What is known of a registered kind.
 struct Entry {
     kind: &'static str,
     words: &'static [Word],
-    from_words: fn(&'static str, &[&str]) -> Result<Box<dyn AnyKeys>, ConfigError>,
+    from_words: FromWords,
     from_table: fn(toml::Table) -> Result<Box<dyn AnyKeys>, toml::de::Error>,
 }
 
