@@ -1,5 +1,6 @@
 //! `weir top` on a terminal: look, draw, wait for keys. However it ends, the terminal is as it was before.
 
+use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -19,12 +20,13 @@ use crate::talk;
 /// The longest that a signal waits to be seen.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The terminal in raw mode on its other screen. A panic gives it back, too: `try_init` sets a hook.
-struct Screen(DefaultTerminal);
+/// The terminal in raw mode on its other screen. A panic gives it back, too: `try_init` sets a hook. The library's own
+/// destructor would print to a terminal that is closed, and panic; so it never runs.
+struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
     fn take() -> anyhow::Result<Self> {
-        ratatui::try_init().map(Self).context("cannot take the terminal")
+        ratatui::try_init().map(ManuallyDrop::new).map(Self).context("cannot take the terminal")
     }
 }
 
@@ -32,8 +34,8 @@ impl Drop for Screen {
     fn drop(&mut self) {
         // The hook has done it already, and what it has printed since would be written over.
         if !std::thread::panicking() {
-            // A terminal that is closed takes nothing, and there is nobody to be told.
-            let _ = ratatui::try_restore();
+            // A terminal that is closed takes nothing, and nobody is there to read why.
+            let _ = self.0.show_cursor().and_then(|()| ratatui::try_restore());
         }
     }
 }

@@ -33,7 +33,7 @@ fn a_bad_scenario_names_the_place_and_the_remedy() {
         ("\"5ms\"", "5", ["line 4", "ms"]),
         ("bfifo limit 1bdp", "bfifo limit 1bpd", ["line 5", "1bpd"]),
         ("bfifo", "netem", ["line 5", "codel"]),
-        ("bytes = \"500kb\"", "bytes = 0", ["flow 1 ('TCP cubic'): bytes", "more than 0"]),
+        ("bytes = \"500kb\"", "bytes = 0", ["flow 1 ('TCP cubic'): bytes", "at least 1 byte"]),
         ("bytes = \"500kb\"", "", ["'bytes' or 'duration'", "flow"]),
         ("rate = \"2mbit\"", "", ["flow 2 ('UDP'): rate", "50mbit"]),
         ("rate = \"2mbit\"", "rate = \"2mbit\"\ncount = 3000", ["flow.count", "at most 2000"]),
