@@ -405,7 +405,7 @@ seed = [7]
             ("[sweep]\n\"measure.pcap\" = [true]", ["s.toml: line 3: ", "weir run --pcap"]),
             ("[sweep]\n\"flow.0.path\" = [[\"core\"]]", ["s.toml: line 3: ", "takes a list"]),
             ("world = \"emu\"\n[sweep]\n\"flow.0.gso\" = [4]", ["s.toml: line 4: ", "--on sim"]),
-            ("[sweep]\n\"flow.0.bytes\" = [\"0b\"]", ["s.toml: line 3: ", "more than 0"]),
+            ("[sweep]\n\"flow.0.bytes\" = [\"0b\"]", ["s.toml: line 3: ", "at least 1 byte"]),
             ("[sweep\n", ["s.toml: line 2: ", "]"]),
         ] {
             let message = error(text);

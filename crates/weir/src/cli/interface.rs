@@ -59,7 +59,7 @@ pub(crate) struct SetupArgs {
     /// How many flows are remembered in each direction [default: 65536].
     #[arg(long)]
     pub(crate) flows: Option<String>,
-    /// The parameter set of the law: paper (the default) or comsys.
+    /// The parameter set of the law: robust (the default), paper or comsys.
     #[arg(long)]
     pub(crate) preset: Option<String>,
     /// One parameter of the law, in place of the preset's; may be repeated.
