@@ -90,7 +90,7 @@ fn errors_name_the_workload_the_key_and_the_remedy() {
         ("load = 0.3", "", "workload 1 ('web'): arrivals: is missing"),
         ("load = 0.3", "load = 0.3\narrivals = 3", "load: is given beside 'arrivals'"),
         ("load = 0.3", "load = -1", "load: must be above 0"),
-        ("shape = 1.2", "shape = 1", "shape: 1 gives no mean"),
+        ("shape = 1.2", "shape = 1", "shape: must be above 1, or there is no mean"),
         ("shape = 1.2", "", "shape: is missing"),
         ("sizes = \"pareto\"", "", "shape: needs sizes = \"pareto\""),
         ("size = \"30kb\"", "", "size: is missing; a workload of kind \"poisson\" needs it"),
