@@ -44,6 +44,7 @@ lint: setup
 	$(CARGO) clippy -p weir --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	tools/check-docs.py
+	tools/check-house.py
 
 # The oldest compiler that Cargo.toml names has all that is used. It is installed by rustup, and builds apart.
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -12,14 +12,10 @@
 //! | HTB's rounded rates | exact shares |
 //! | untracked packets have no class and fall to the default, standard | the same |
 
-mod keys;
-
-pub use keys::{CrqKeys, SplitKind};
-
 use weir_core::{Backlog, Event, EventKind, EventSink, FlowId, Packet, QueueChoice, QueueId, Rate, Time};
 
 use crate::Qdisc;
-use crate::config::ConfigError;
+use crate::keys::ConfigError;
 use crate::share::{Balance, HardSplit, Weights};
 
 /// How the queues divide the link.
@@ -349,7 +345,7 @@ impl Qdisc for Crq {
 #[cfg(test)]
 mod tests {
     use super::{Crq, CrqConfig, CrqCounters, Sharing, Split, Switching};
-    use crate::config::ConfigError;
+    use crate::keys::ConfigError;
     use crate::{Pfifo, Qdisc};
     use weir_core::{
         DropReason, Event, EventKind, FlowId, Packet, QueueChoice, QueueChoice::*, QueueId, Rate, Time,

@@ -17,8 +17,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use weir_core::{Backlog, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Random, Time};
 
-use crate::config::{BuildContext, ConfigError, Keys, Word};
 use crate::curve::{Smoothed, exceeds_one, exceeds_two, ramp};
+use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::pi2::Scalable;
 use crate::ring::Ring;
 use crate::{Limit, Qdisc};
@@ -158,7 +158,8 @@ impl Qdisc for CurvyRed {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{BuildContext, QdiscConfig};
+    use crate::config::QdiscConfig;
+    use crate::keys::BuildContext;
     use weir_core::{Duration, Ecn, Event, EventKind, FlowId, Packet, Rate, Seed, Time};
 
     /// Shares of marks and drops among packets that all wait `ms`.

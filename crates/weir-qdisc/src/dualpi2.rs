@@ -29,10 +29,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use weir_core::{Backlog, Bytes, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Time};
 
-use crate::config::{BuildContext, ConfigError, Keys, Threshold, Word};
 use crate::dual::{Dual, NAMES};
+use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
 use crate::pi2::{Scalable, check_controller};
+use crate::step::Threshold;
 use crate::timer::Timer;
 use crate::{Limit, Qdisc};
 

@@ -24,13 +24,14 @@ use weir_core::{
     Backlog, Bytes, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Random, Time,
 };
 
-use crate::config::{BuildContext, ConfigError, Keys, Threshold, Word};
 use crate::curve::{Smoothed, exceeds_one, exceeds_two, ramp};
 use crate::curvy_red::check_curve;
 use crate::dual::{Dual, NAMES};
+use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
 use crate::pi2::Scalable;
 use crate::step::Above;
+use crate::step::Threshold;
 use crate::{Limit, Qdisc};
 
 choice! {
@@ -262,7 +263,8 @@ impl Qdisc for DualqCurvy {
 #[cfg(test)]
 mod tests {
     use crate::Qdisc;
-    use crate::config::{BuildContext, QdiscConfig};
+    use crate::config::QdiscConfig;
+    use crate::keys::BuildContext;
     use weir_core::{Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Seed, Time};
 
     fn build(words: &str) -> Box<dyn Qdisc> {

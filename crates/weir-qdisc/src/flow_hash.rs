@@ -5,7 +5,7 @@
 
 use weir_core::{FlowId, Random};
 
-use crate::config::ConfigError;
+use crate::keys::ConfigError;
 
 /// A keyed hash of flows.
 #[derive(Clone, Debug)]

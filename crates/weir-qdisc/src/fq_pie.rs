@@ -22,8 +22,9 @@ use weir_core::{
     Backlog, Bytes, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Random, Time,
 };
 
-use crate::config::{BuildContext, ConfigError, Keys, PieKeys, Word, join, write_unusual};
 use crate::flow_hash::{FlowHash, checked_flows};
+use crate::keys::{BuildContext, ConfigError, Keys, Word, join, write_unusual};
+use crate::pie::PieKeys;
 use crate::pie::kernel::KernelPie;
 use crate::pie::{CONTROL_WORDS, Control};
 use crate::rounds::Rounds;

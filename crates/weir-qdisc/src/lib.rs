@@ -24,6 +24,7 @@ mod flow_hash;
 mod fq;
 mod fq_codel;
 mod fq_pie;
+mod keys;
 mod limit;
 mod links;
 mod pi;

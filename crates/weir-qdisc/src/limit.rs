@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use weir_core::{Bytes, Duration, Rate};
 
-use crate::config::ConfigError;
+use crate::keys::ConfigError;
 
 /// How much a queue may hold.
 #[derive(Clone, Copy, Debug, PartialEq)]

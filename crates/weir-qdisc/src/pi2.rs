@@ -20,7 +20,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use weir_core::{Backlog, DropReason, Duration, Ecn, EventSink, MarkReason, Packet, Random, Time};
 
-use crate::config::{BuildContext, ConfigError, Keys, Word};
+use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
 use crate::pi::{ONE, Pi, roll};
 use crate::ring::Ring;

@@ -25,7 +25,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use weir_core::{Backlog, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Random, Time};
 
-use crate::config::{BuildContext, ConfigError, Keys, Word, join, write_unusual};
+use crate::keys::{BuildContext, ConfigError, Keys, Word, join, write_unusual};
 use crate::limit::choice;
 use crate::ring::Ring;
 use crate::timer::Timer;

@@ -24,7 +24,7 @@ use weir_core::{
     Backlog, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Random, Rate, Time,
 };
 
-use crate::config::{BuildContext, ConfigError, Keys, Word};
+use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::ring::{QueueLimit, Ring};
 use crate::timer::Timer;
 use crate::{Limit, Qdisc};

@@ -16,7 +16,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use weir_core::{Backlog, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Time};
 
-use crate::config::{BuildContext, ConfigError, Keys, Word};
+use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::serde_as_words;
 use crate::ring::{QueueLimit, Ring};
 use crate::{Limit, Qdisc};
@@ -178,7 +178,8 @@ impl Qdisc for Step {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{BuildContext, QdiscConfig};
+    use crate::config::QdiscConfig;
+    use crate::keys::BuildContext;
     use weir_core::{Duration, Ecn, Event, EventKind, FlowId, Packet, Rate, Seed, Time};
 
     /// Offers ten packets of 1000 bytes at once, then takes one each 100 us; what happened to which.

@@ -7,7 +7,7 @@ use weir_core::{Bytes, Duration};
 
 use super::{Cake, CakeConfig, HostIsolation};
 use crate::Qdisc;
-use crate::config::{BuildContext, ConfigError, Keys, Word};
+use crate::keys::{BuildContext, ConfigError, Keys, Word};
 
 /// Keys of `kind = "cake"`; see [`CakeConfig`] for their meaning and defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use weir_core::Duration;
 
 use super::{CeThreshold, Codel, CodelConfig, KernelVariant};
-use crate::config::{BuildContext, ConfigError, Keys, Word, join, write_unusual};
+use crate::keys::{BuildContext, ConfigError, Keys, Word, join, write_unusual};
 use crate::limit::serde_as_words;
 use crate::{Limit, Qdisc};
 

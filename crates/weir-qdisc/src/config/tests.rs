@@ -1,6 +1,6 @@
-use super::keys::Form;
 use super::{BuildContext, ConfigError, QdiscConfig};
 use crate::Limit;
+use crate::keys::Form;
 use weir_core::{Duration, Rate, Seed};
 
 #[derive(Debug, PartialEq, serde::Deserialize, serde::Serialize)]

@@ -12,8 +12,8 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
 use weir_core::words::hint;
 
-use super::keys::Form;
 use super::{ConfigError, Keys, QdiscConfig, Word};
+use crate::keys::Form;
 
 pub(super) fn unknown(word: &str, what: impl Into<String>, known: &[&str]) -> ConfigError {
     ConfigError::Unknown { word: word.to_owned(), what: what.into(), hint: hint(word, known) }

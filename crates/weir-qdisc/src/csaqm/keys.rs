@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use weir_core::Duration;
 
 use super::{Csaqm, CsaqmConfig};
-use crate::config::{BuildContext, ConfigError, Keys, Word};
 use crate::edge::EdgeKind;
+use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
 use crate::{Limit, Qdisc};
 

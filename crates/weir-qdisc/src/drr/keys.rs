@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use weir_core::Bytes;
 
 use super::{Drr, DrrConfig};
-use crate::config::{BuildContext, ConfigError, Keys, Word};
 use crate::flow_hash::checked_flows;
+use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::{Limit, Qdisc};
 
 /// Keys of `kind = "drr"`; see [`DrrConfig`] for their meaning.

@@ -3,10 +3,11 @@
 use weir_core::{Duration, MarkReason, Packet, Random};
 
 use super::{Decision, DualPi2Keys};
-use crate::config::{BuildContext, Threshold};
 use crate::dual::Dual;
+use crate::keys::BuildContext;
 use crate::pi::{ONE, Pi, roll};
 use crate::step::Above;
+use crate::step::Threshold;
 
 #[derive(Clone, Debug)]
 pub(super) struct KernelDualPi2 {

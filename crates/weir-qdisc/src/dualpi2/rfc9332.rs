@@ -3,8 +3,8 @@
 use weir_core::{Duration, MarkReason, Packet};
 
 use super::{Decision, DualPi2Keys};
-use crate::config::BuildContext;
 use crate::dual::Dual;
+use crate::keys::BuildContext;
 use crate::step::Above;
 
 /// The line of the L4S queue's own marking: from `minTh`, and how long it is, in seconds.

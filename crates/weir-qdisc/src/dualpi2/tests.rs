@@ -1,6 +1,7 @@
 use super::{Credit, Decide, Decision, DualPi2Keys, kernel, rfc9332};
-use crate::config::{BuildContext, QdiscConfig};
+use crate::config::QdiscConfig;
 use crate::dual::Dual;
+use crate::keys::BuildContext;
 use crate::pi::ONE;
 use crate::pi2::Scalable;
 use crate::ring::QueueLimit;

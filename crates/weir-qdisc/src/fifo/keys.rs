@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Bfifo, Pfifo};
-use crate::config::{BuildContext, ConfigError, Keys, Word};
+use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::{Limit, Qdisc};
 
 /// Keys of `kind = "pfifo"`.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use weir_core::{Bytes, Duration};
 
 use super::{Fq, FqConfig};
-use crate::config::{BuildContext, ConfigError, Keys, Word};
 use crate::flow_hash::checked_flows;
+use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::{Limit, Qdisc};
 
 /// Keys of `kind = "fq"`; see [`FqConfig`] for their meaning and defaults.

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use weir_core::{Bytes, Duration};
 
 use super::{FqCodel, FqCodelConfig, MIN_QUANTUM};
+use crate::codel::CodelKeys;
 use crate::codel::LAW_WORDS;
-use crate::config::{BuildContext, CodelKeys, ConfigError, Keys, Word, join, write_unusual};
 use crate::flow_hash::checked_flows;
+use crate::keys::{BuildContext, ConfigError, Keys, Word, join, write_unusual};
 use crate::{KernelVariant, Limit, Qdisc};
 
 /// Keys of `kind = "fq_codel"`; see [`FqCodelConfig`] for their meaning and defaults.

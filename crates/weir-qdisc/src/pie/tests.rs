@@ -1,5 +1,6 @@
 use super::{Control, PieKeys, kernel, rfc8033};
-use crate::config::{BuildContext, QdiscConfig};
+use crate::config::QdiscConfig;
+use crate::keys::BuildContext;
 use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, Packet, Rate, Seed, Time};
 
 const MTU: u32 = 1514;

@@ -1,5 +1,6 @@
 use super::{ADAPT, Action, PER_CENT, RedKeys, RedParams, Vars, idle_table, weight};
-use crate::config::{BuildContext, Keys, QdiscConfig};
+use crate::config::QdiscConfig;
+use crate::keys::{BuildContext, Keys};
 use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, Packet, Rate, Seed, Time};
 
 const LINK: BuildContext = BuildContext {

@@ -2,13 +2,18 @@
 //! the `Deserialize` of the type gives the names, types and defaults, and [`Keys::WORDS`] how a line of words maps to
 //! them.
 
+mod context;
+mod error;
+
 use std::fmt::{self, Debug, Display};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{BuildContext, ConfigError};
 use crate::Qdisc;
+
+pub use context::BuildContext;
+pub use error::ConfigError;
 
 /// The keys of one kind of discipline.
 ///
@@ -23,7 +28,7 @@ pub trait Keys: Default + Clone + PartialEq + Debug + Display + Serialize + Dese
     ///
     /// # Errors
     ///
-    /// What [`QdiscConfig::build`](super::QdiscConfig::build) lists.
+    /// What [`QdiscConfig::build`](crate::config::QdiscConfig::build) lists.
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError>;
 
     /// Whether every queue answers congestion with marks where it can, so that the packets that it drops nevertheless
@@ -112,7 +117,7 @@ impl Word {
     }
 }
 
-/// A discipline whose keys are many is boxed in [`QdiscConfig`](super::QdiscConfig).
+/// A discipline whose keys are many is boxed in [`QdiscConfig`](crate::config::QdiscConfig).
 impl<K: Keys> Keys for Box<K> {
     const WORDS: &'static [Word] = K::WORDS;
 

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use weir_core::{Bytes, QueueChoice, Seed};
 
-use super::{Crq, CrqConfig, Sharing, Split, Switching};
-use crate::config::{BfifoConfig, BuildContext, CodelKeys, ConfigError, Keys, QdiscConfig, Word};
+use super::{BfifoConfig, BuildContext, CodelKeys, ConfigError, Keys, QdiscConfig, Word};
+use crate::crq::{Crq, CrqConfig, Sharing, Split, Switching};
 use crate::limit::serde_as_words;
 use crate::{Limit, Qdisc};
 

@@ -1,0 +1,104 @@
+//! The link that a discipline is built for, and the limits that follow from it.
+
+use weir_core::{Bytes, Duration, Rate, Seed};
+
+use super::ConfigError;
+use crate::{Limit, QueueLimit};
+
+/// The link that a discipline is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuildContext {
+    /// The link's rate.
+    pub rate: Rate,
+    /// The round-trip time without queueing, by which a BDP is reckoned.
+    pub rtt: Duration,
+    /// Wire bytes of the longest ordinary packet: 1514 on Ethernet.
+    pub mtu: u32,
+    /// Where disciplines that draw random numbers take their streams from, each by its own name.
+    pub seed: Seed,
+}
+
+/// Above a million bytes a round is no round any more (`fq_pie` has the same bound in the kernel).
+const MOST_QUANTUM: u64 = 1 << 20;
+
+impl BuildContext {
+    /// A limit in wire bytes, for a discipline of `kind`; `instead` is the one that counts packets.
+    pub(crate) fn byte_limit(
+        &self,
+        limit: Limit,
+        kind: &'static str,
+        instead: &'static str,
+    ) -> Result<u64, ConfigError> {
+        let bytes =
+            limit.bytes(self.rate, self.rtt).ok_or(ConfigError::LimitUnit { kind, limit, instead })?;
+        if bytes < u64::from(self.mtu) {
+            return Err(ConfigError::LimitTooSmall { limit, bytes, mtu: self.mtu });
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of IP in the longest ordinary packet, by which a BDP is counted in packets.
+    fn packet(&self) -> u32 {
+        self.mtu.saturating_sub(weir_core::full_packet(0))
+    }
+
+    /// A limit in packets, for a discipline of `kind`; `instead` is the one that counts bytes.
+    pub(crate) fn packet_limit(
+        &self,
+        limit: Limit,
+        kind: &'static str,
+        instead: &'static str,
+    ) -> Result<u32, ConfigError> {
+        let packets = limit.packets(self.rate, self.rtt, self.packet()).ok_or(ConfigError::LimitUnit {
+            kind,
+            limit,
+            instead,
+        })?;
+        let bytes = limit.bytes(self.rate, self.rtt);
+        if packets == 0 || bytes.is_some_and(|bytes| bytes < u64::from(self.mtu)) {
+            return Err(ConfigError::LimitTooSmall { limit, bytes: bytes.unwrap_or(0), mtu: self.mtu });
+        }
+        Ok(packets)
+    }
+
+    /// Wire bytes that a flow may send at once, `usual` unless told; at least `least`.
+    pub(crate) fn quantum(
+        &self,
+        key: &'static str,
+        given: Option<Bytes>,
+        usual: u32,
+        least: u32,
+    ) -> Result<u32, ConfigError> {
+        let Some(Bytes(bytes)) = given else { return Ok(usual.max(least)) };
+        let range = u64::from(least)..=MOST_QUANTUM;
+        if !range.contains(&bytes) {
+            return Err(ConfigError::refused(
+                key,
+                format!("{bytes} bytes are not from {least} to {MOST_QUANTUM}"),
+            ));
+        }
+        Ok(bytes as u32)
+    }
+
+    /// The limit in packets of a discipline of `kind` that counts nothing else, and of which no other kind counts bytes;
+    /// `key` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// A limit in bytes, or below one packet.
+    pub fn packets(&self, key: &'static str, limit: Limit, kind: &'static str) -> Result<u32, ConfigError> {
+        if let Limit::Bytes(_) = limit {
+            let reason = format!("a {kind} counts packets, not {limit}; give packets such as 1000p, or bdp");
+            return Err(ConfigError::refused(key, reason));
+        }
+        self.packet_limit(limit, kind, kind)
+    }
+
+    /// A limit for a discipline of `kind` that counts in either unit; a BDP is counted in packets, a time in bytes.
+    pub(crate) fn queue_limit(&self, limit: Limit, kind: &'static str) -> Result<QueueLimit, ConfigError> {
+        Ok(match limit {
+            Limit::Bytes(_) | Limit::Time(_) => QueueLimit::Bytes(self.byte_limit(limit, kind, kind)?),
+            Limit::Packets(_) | Limit::Bdp(_) => QueueLimit::Packets(self.packet_limit(limit, kind, kind)?),
+        })
+    }
+}
