@@ -1,13 +1,15 @@
 //! Limits, bursts and turns on interfaces whose MTU is not Ethernet's, or changes: full packets fit, and what is up says when
 //! it is for another MTU.
 
+#[path = "world/live.rs"]
+mod live;
+
 use std::net::UdpSocket;
-use std::ops::ControlFlow;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_kernel::{self as kernel, Setup, Step, UpError};
+use live::{down, said, setup, up};
+use weir_kernel as kernel;
 use weir_testkit::world::{SERVER, World};
 
 /// The bottleneck's address on the way to the server.
@@ -18,29 +20,6 @@ fn world() -> Option<World> {
     let world = World::new()?;
     world.bottleneck.sh(&format!("ip addr add {HERE}/24 dev to-s"));
     Some(world)
-}
-
-fn setup(words: &str) -> Setup {
-    let words: Vec<&str> = words.split_whitespace().collect();
-    Setup::from_keys(kernel::parse_words(&words).unwrap()).unwrap()
-}
-
-fn go_on(_: &Step) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
-fn up(words: &str) -> Result<kernel::Up, UpError> {
-    kernel::up(&setup(words), &mut go_on)
-}
-
-fn down() {
-    kernel::down("to-s", &mut go_on).unwrap();
-}
-
-/// What a command says in this namespace.
-fn said(line: &str) -> String {
-    let output = Command::new("sh").args(["-c", line]).output().unwrap();
-    String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
 
 fn devices_and_queues() -> String {
@@ -92,7 +71,7 @@ fn a_full_packet_of_the_interface_fits() {
     set_mtu(&world, 9000);
     world.bottleneck.enter(move || up(words).unwrap());
     assert_eq!(large_datagrams(&world, 8000), 3, "of 8000 bytes");
-    world.bottleneck.enter(down);
+    world.bottleneck.enter(|| drop(down("to-s")));
     for mtu in [576, 1280, 1500, 9000, 65_535] {
         set_mtu(&world, mtu);
         world.bottleneck.enter(move || {
@@ -178,7 +157,7 @@ fn a_changed_mtu_is_told_and_followed() {
         assert_eq!(large_datagrams(&world, length), 3, "of {length} bytes");
     }
     world.bottleneck.enter(move || {
-        down();
+        down("to-s");
         assert_eq!(devices_and_queues(), before);
     });
 }
