@@ -1,0 +1,311 @@
+//! A connection of two sub-flows: detects, chooses a controller, and looks again.
+
+use std::collections::VecDeque;
+
+use weir_cc::{Ack, Controller, EcnUse, Sent};
+use weir_core::{Duration, Rate, Time};
+
+use crate::{Detector, Finding, Outcome, Packet, SubFlow, Verdict};
+
+/// A window that holds nothing back. noq's own pacer is off for windows above `u32::MAX`.
+const OPEN: u64 = 1 << 40;
+
+/// By what a controller is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen {
+    /// How the detection ended.
+    pub outcome: Outcome,
+    /// The shortest round trip so far; zero if none is known.
+    pub min_rtt: Duration,
+}
+
+/// Makes the controller of the heavy sub-flow for what was found.
+pub type Choose = Box<dyn FnMut(&Chosen) -> Box<dyn Controller> + Send + Sync>;
+
+/// How a connection detects and what it does then.
+pub struct Options {
+    /// By which it finds out.
+    pub detector: Box<dyn Detector>,
+    /// What it chooses by the outcome. Asked again only when a later detection finds something else.
+    pub choose: Choose,
+    /// So long after a detection it begins the next; none: one detection is all.
+    pub again: Option<Duration>,
+    /// How its packets take part in ECN, whatever the chosen controller says.
+    pub ecn: EcnUse,
+}
+
+/// What a connection has found out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Findings {
+    /// The newest verdict; unknown until the first detection has ended.
+    pub verdict: Verdict,
+    /// When the first detection began.
+    pub began: Option<Time>,
+    /// When it ended.
+    pub decided: Option<Time>,
+    /// Packets that were sent until then, by sub-flow.
+    pub sent: [u64; 2],
+    /// Of these, lost.
+    pub lost: u64,
+    /// Each change of the finding, with its time; the first detection's is the first.
+    pub changes: Vec<(Time, Finding)>,
+    /// Detections that have ended.
+    pub detections: u64,
+}
+
+enum Stage {
+    /// Nothing was sent yet.
+    Idle,
+    Detecting,
+    /// The next detection begins then.
+    Resting(Time),
+}
+
+/// A connection of two sub-flows.
+pub struct Connection {
+    options: Options,
+    stage: Stage,
+    handshake: Duration,
+    min_rtt: Duration,
+    /// The sub-flow that may send one packet now, because the detector asks for it.
+    open: Option<SubFlow>,
+    /// Of the heavy sub-flow, once something was found.
+    controller: Option<Box<dyn Controller>>,
+    findings: Findings,
+    flying: [Flying; 2],
+    order: u64,
+}
+
+/// The packets of a sub-flow whose arrival may still be told.
+#[derive(Default)]
+struct Flying {
+    /// The number of the first.
+    first: u64,
+    /// None: it has arrived.
+    packets: VecDeque<Option<Packet>>,
+}
+
+impl Flying {
+    /// Packets that are remembered at most; an arrival of an older one is not heard.
+    const MOST: usize = 1 << 16;
+
+    fn push(&mut self, packet: Packet) {
+        if self.packets.len() == Self::MOST {
+            self.packets.pop_front();
+            self.first += 1;
+        }
+        self.packets.push_back(Some(packet));
+    }
+
+    fn next(&self) -> u64 {
+        self.first + self.packets.len() as u64
+    }
+
+    fn take(&mut self, number: u64) -> Option<Packet> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let packet = self.packets.get_mut(index)?.take();
+        while let Some(None) = self.packets.front() {
+            self.packets.pop_front();
+            self.first += 1;
+        }
+        packet
+    }
+}
+
+impl Connection {
+    /// A connection that begins. The detection starts with the first timer, which is due at once.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            stage: Stage::Idle,
+            handshake: Duration::ZERO,
+            min_rtt: Duration::MAX,
+            open: None,
+            controller: None,
+            findings: Findings::default(),
+            flying: Default::default(),
+            order: 0,
+        }
+    }
+
+    /// What was found out so far.
+    pub const fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// The detector's name.
+    pub fn detector(&self) -> &'static str {
+        self.options.detector.name()
+    }
+
+    /// The name of the controller that was chosen; none before.
+    pub fn controller(&self) -> Option<&'static str> {
+        self.controller.as_ref().map(|controller| controller.name())
+    }
+
+    /// The handshake of a sub-flow took `rtt`.
+    pub fn on_handshake(&mut self, rtt: Duration) {
+        self.handshake = rtt;
+        self.min_rtt = self.min_rtt.min(rtt);
+    }
+
+    /// A packet of a sub-flow was sent. Packets are numbered by these calls.
+    pub fn on_sent(&mut self, sub_flow: SubFlow, sent: &Sent) {
+        let flying = &mut self.flying[sub_flow.index()];
+        let (number, order) = (flying.next(), self.order);
+        let packet = Packet { sub_flow, number, order, sent: sent.now, bytes: sent.bytes };
+        flying.push(packet);
+        self.order += 1;
+        if self.findings.decided.is_none() {
+            self.findings.sent[sub_flow.index()] += 1;
+        }
+        if matches!(self.stage, Stage::Detecting) {
+            self.options.detector.on_sent(&packet);
+        }
+        if sub_flow == SubFlow::Heavy
+            && let Some(controller) = &mut self.controller
+        {
+            controller.on_sent(sent);
+        }
+        self.go_on(sent.now);
+    }
+
+    /// The sender learns at `now` that the packet of this number has arrived, at `at` by the receiver's clock.
+    pub fn on_arrival(&mut self, now: Time, sub_flow: SubFlow, number: u64, at: Time) {
+        let Some(packet) = self.flying[sub_flow.index()].take(number) else { return };
+        if matches!(self.stage, Stage::Detecting) {
+            self.options.detector.on_arrival(now, &packet, at);
+            self.go_on(now);
+        }
+    }
+
+    /// The host has processed an acknowledgement of a sub-flow, or declared packets of it lost.
+    pub fn on_ack(&mut self, sub_flow: SubFlow, ack: &Ack) {
+        if ack.min_rtt < self.min_rtt {
+            self.min_rtt = ack.min_rtt;
+        }
+        if self.findings.decided.is_none_or(|decided| ack.lost_sent <= decided) {
+            self.findings.lost += u64::from(ack.lost.packets);
+        }
+        if sub_flow == SubFlow::Heavy
+            && let Some(controller) = &mut self.controller
+        {
+            controller.on_ack(ack);
+        }
+        self.go_on(ack.now);
+    }
+
+    /// The retransmission timer of a sub-flow has fired.
+    pub fn on_timeout(&mut self, sub_flow: SubFlow, now: Time, in_flight: u64) {
+        if sub_flow == SubFlow::Heavy
+            && let Some(controller) = &mut self.controller
+        {
+            controller.on_timeout(now, in_flight);
+        }
+        self.go_on(now);
+    }
+
+    /// Bytes that a sub-flow may have in flight.
+    pub fn window(&self, sub_flow: SubFlow) -> u64 {
+        match (&self.controller, sub_flow) {
+            _ if self.open == Some(sub_flow) => OPEN,
+            // The packets of a train go alone.
+            (Some(controller), SubFlow::Heavy) if self.departure().is_none() => controller.window(),
+            _ => 0,
+        }
+    }
+
+    /// The rate of a sub-flow's payload; none while single packets are let through.
+    pub fn pacing(&self, sub_flow: SubFlow) -> Option<Rate> {
+        match (&self.controller, sub_flow) {
+            (Some(controller), SubFlow::Heavy) if self.open.is_none() => controller.pacing(),
+            _ => None,
+        }
+    }
+
+    /// How long a paced burst of a sub-flow may last.
+    pub fn burst(&self, sub_flow: SubFlow) -> Option<Duration> {
+        let controller = self.controller.as_ref().filter(|_| sub_flow == SubFlow::Heavy)?;
+        controller.burst()
+    }
+
+    /// How packets take part in ECN.
+    pub const fn ecn(&self) -> EcnUse {
+        self.options.ecn
+    }
+
+    /// When the host must call [`on_timer`](Self::on_timer) for a sub-flow at the latest.
+    pub fn timer(&self, sub_flow: SubFlow) -> Option<Time> {
+        let departure = self.departure().filter(|next| next.sub_flow == sub_flow && self.open.is_none());
+        let departure = departure.map(|next| next.at);
+        if sub_flow == SubFlow::Light {
+            return departure;
+        }
+        let stage = match self.stage {
+            Stage::Idle => Some(Time::ZERO),
+            Stage::Detecting => self.options.detector.timer(),
+            Stage::Resting(until) => self.options.again.map(|_| until),
+        };
+        let controller = self.controller.as_ref().and_then(|controller| controller.timer());
+        [departure, stage, controller].into_iter().flatten().min()
+    }
+
+    /// Time has passed: some timer may be due.
+    pub fn on_timer(&mut self, now: Time) {
+        match self.stage {
+            Stage::Idle => {
+                self.findings.began = Some(now);
+                self.begin(now, self.handshake);
+            }
+            Stage::Resting(until) if self.options.again.is_some() && until <= now => {
+                self.begin(now, self.min_rtt);
+            }
+            Stage::Detecting if self.options.detector.timer().is_some_and(|due| due <= now) => {
+                self.options.detector.on_timer(now);
+            }
+            Stage::Detecting | Stage::Resting(_) => {}
+        }
+        if let Some(controller) = &mut self.controller
+            && controller.timer().is_some_and(|due| due <= now)
+        {
+            controller.on_timer(now);
+        }
+        self.go_on(now);
+    }
+
+    fn begin(&mut self, now: Time, rtt: Duration) {
+        self.stage = Stage::Detecting;
+        self.options.detector.begin(now, rtt);
+    }
+
+    /// The packet that the detector asks for.
+    fn departure(&self) -> Option<crate::Departure> {
+        matches!(self.stage, Stage::Detecting).then(|| self.options.detector.next()).flatten()
+    }
+
+    /// Sees whether the detection has ended, and which sub-flow may send.
+    fn go_on(&mut self, now: Time) {
+        if matches!(self.stage, Stage::Detecting)
+            && let Some(outcome) = self.options.detector.outcome()
+        {
+            self.settle(now, outcome);
+        }
+        self.open = self.departure().filter(|next| next.at <= now).map(|next| next.sub_flow);
+    }
+
+    fn settle(&mut self, now: Time, outcome: Outcome) {
+        let findings = &mut self.findings;
+        let changed = findings.changes.last().is_none_or(|(_, last)| *last != outcome.verdict.finding);
+        findings.verdict = outcome.verdict;
+        findings.detections += 1;
+        findings.decided.get_or_insert(now);
+        if changed {
+            findings.changes.push((now, outcome.verdict.finding));
+        }
+        if changed || self.controller.is_none() {
+            let min_rtt = if self.min_rtt == Duration::MAX { Duration::ZERO } else { self.min_rtt };
+            self.controller = Some((self.options.choose)(&Chosen { outcome, min_rtt }));
+        }
+        self.stage = Stage::Resting(self.options.again.map_or(Time::MAX, |again| now + again));
+    }
+}

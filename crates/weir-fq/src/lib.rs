@@ -1,0 +1,25 @@
+//! Fair-queuing detection without I/O: a sender finds out at the start of a connection whether the bottleneck of its path
+//! keeps flows apart, and chooses its congestion controller by that. Bachl, Fabini and Zseby, "Detecting Fair Queuing for
+//! Better Congestion Control" (arXiv 2010.08362), and what goes beyond it.
+//!
+//! A connection has two sub-flows, which differ in a port and so are two flows to a queue: one of them [`SubFlow::Heavy`],
+//! the other [`SubFlow::Light`]. Both carry user data. The host, a simulator or a QUIC stack, numbers the packets of each,
+//! finds out what is lost, and sends again; it gives each sub-flow a [`Gate`] as its congestion controller and tells
+//! [`Connection::on_arrival`] when packets arrived at the other end. While a [`Detector`] works, the gates let single packets
+//! through at the times that it asks for. Afterwards the heavy sub-flow is under the chosen controller, and the light one
+//! rests until the bottleneck is looked at again.
+//!
+//! To add a detector: one file with a type that implements [`Detector`], and its line in [`DETECTORS`].
+
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
+mod connection;
+mod detector;
+mod gate;
+
+pub use connection::{Choose, Chosen, Connection, Findings, Options};
+pub use detector::{Departure, Detector, Finding, Outcome, Packet, SubFlow, Verdict};
+pub use gate::{Gate, Shared};
+
+/// The detectors by the names that scenarios use, each with what it is in a few words.
+pub const DETECTORS: &[(&str, &str)] = &[];
