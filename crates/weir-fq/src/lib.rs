@@ -16,10 +16,13 @@
 mod connection;
 mod detector;
 mod gate;
+mod trains;
 
 pub use connection::{Choose, Chosen, Connection, Findings, Options};
 pub use detector::{Departure, Detector, Finding, Outcome, Packet, SubFlow, Verdict};
 pub use gate::{Gate, Shared};
+pub use trains::{Trains, TrainsParams};
 
 /// The detectors by the names that scenarios use, each with what it is in a few words.
-pub const DETECTORS: &[(&str, &str)] = &[];
+pub const DETECTORS: &[(&str, &str)] =
+    &[("trains", "order, loss and delay of a light packet behind a short train of heavy ones")];
