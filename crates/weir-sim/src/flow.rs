@@ -14,6 +14,7 @@ use crate::endpoint::{
 use crate::hop::HopId;
 use crate::route::Routed;
 use crate::treatment::Treatment;
+use crate::twins::Twin;
 use crate::workload::Task;
 
 /// How much a flow sends.
@@ -397,6 +398,8 @@ pub(crate) struct Flow {
     pub(crate) report: FlowReport,
     /// What it does for a workload.
     pub(crate) task: Option<Box<Task>>,
+    /// What it is of a connection of two sub-flows.
+    pub(crate) twin: Option<Box<Twin>>,
 }
 
 /// Between looks at a sender.
@@ -477,6 +480,7 @@ impl Flow {
             sample_due: Time::ZERO,
             report: FlowReport::default(),
             task: None,
+            twin: None,
         })
     }
 
