@@ -9,10 +9,11 @@
 //! through at the times that it asks for. Afterwards the heavy sub-flow is under the chosen controller, and the light one
 //! rests until the bottleneck is looked at again.
 //!
-//! To add a detector: one file with a type that implements [`Detector`], and its line in [`DETECTORS`].
+//! To add a detector: one file with a type that implements [`Detector`], and its entry in [`catalog::DETECTORS`].
 
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod catalog;
 mod connection;
 mod detector;
 mod gate;
@@ -20,6 +21,3 @@ mod gate;
 pub use connection::{Choose, Chosen, Connection, Findings, Options};
 pub use detector::{Departure, Detector, Finding, Outcome, Packet, SubFlow, Verdict};
 pub use gate::{Gate, Shared};
-
-/// The detectors by the names that scenarios use, each with what it is in a few words.
-pub const DETECTORS: &[(&str, &str)] = &[];

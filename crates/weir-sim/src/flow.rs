@@ -289,7 +289,8 @@ impl FlowSpec {
             Kind::Datagrams(_) => (Family::Quic, "", QUIC_MSS),
         };
         let choice = Choice { family, ecn: self.ecn };
-        let setup = Setup { mss, initial_window: self.ends.initial_window, random: random.clone() };
+        let setup =
+            Setup { mss, initial_window: self.ends.initial_window, random: random.clone(), rate: None };
         Ok(weir_cc::find(name)?.make(&choice, &setup))
     }
 

@@ -77,7 +77,7 @@ fn run(qdisc: &str, amount: Amount, seconds: u64) -> (Findings, &'static str, [F
     let rtt = Duration::from_millis(20);
     let mut network = Network::new(Seed::default(), ());
     let hop = network.add_hop(HopSpec::new(rate, qdisc.parse().unwrap(), rtt).unwrap());
-    let setup = Setup { mss: 1425, initial_window: 10, random: Seed::default().stream("fq") };
+    let setup = Setup { mss: 1425, initial_window: 10, random: Seed::default().stream("fq"), rate: None };
     let make = move |name: &str| -> Box<dyn Controller> {
         weir_cc::find(name).unwrap().make(&Choice { family: Family::Quic, ecn: false }, &setup)
     };
