@@ -76,7 +76,7 @@ impl Entry {
     }
 
     fn example(&self, ecn: bool) -> Box<dyn Controller> {
-        let setup = Setup { mss: 1448, initial_window: 10, random: Seed::default().stream("") };
+        let setup = Setup { mss: 1448, initial_window: 10, random: Seed::default().stream(""), rate: None };
         self.make(&Choice { family: Family::Tcp, ecn }, &setup)
     }
 }

@@ -78,6 +78,9 @@ pub struct Setup {
     pub initial_window: u32,
     /// For controllers that make draws (BBR's phase of probing). Of the flow alone.
     pub random: Random,
+    /// The rate of payload that the path has been found to carry, where something has measured it before (fair-queuing
+    /// detection). Controllers that go by a rate begin with it; others begin with `initial_window`.
+    pub rate: Option<Rate>,
 }
 
 /// How a sender takes part in ECN.

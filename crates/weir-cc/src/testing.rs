@@ -14,7 +14,7 @@ pub(crate) fn random(name: &str) -> Random {
 }
 
 pub(crate) fn setup() -> Setup {
-    Setup { mss: MSS, initial_window: 10, random: random("test") }
+    Setup { mss: MSS, initial_window: 10, random: random("test"), rate: None }
 }
 
 /// What becomes of a packet.

@@ -9,10 +9,11 @@
 //! through at the times that it asks for. Afterwards the heavy sub-flow is under the chosen controller, and the light one
 //! rests until the bottleneck is looked at again.
 //!
-//! To add a detector: one file with a type that implements [`Detector`], and its line in [`DETECTORS`].
+//! To add a detector: one file with a type that implements [`Detector`], and its entry in [`catalog::DETECTORS`].
 
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod catalog;
 mod connection;
 mod detector;
 mod gate;
@@ -22,7 +23,3 @@ pub use connection::{Choose, Chosen, Connection, Findings, Options};
 pub use detector::{Departure, Detector, Finding, Outcome, Packet, SubFlow, Verdict};
 pub use gate::{Gate, Shared};
 pub use trains::{Trains, TrainsParams};
-
-/// The detectors by the names that scenarios use, each with what it is in a few words.
-pub const DETECTORS: &[(&str, &str)] =
-    &[("trains", "order, loss and delay of a light packet behind a short train of heavy ones")];

@@ -14,6 +14,7 @@ use crate::endpoint::{
 use crate::hop::HopId;
 use crate::route::Routed;
 use crate::treatment::Treatment;
+use crate::twins::Twin;
 use crate::workload::Task;
 
 /// How much a flow sends.
@@ -288,7 +289,8 @@ impl FlowSpec {
             Kind::Datagrams(_) => (Family::Quic, "", QUIC_MSS),
         };
         let choice = Choice { family, ecn: self.ecn };
-        let setup = Setup { mss, initial_window: self.ends.initial_window, random: random.clone() };
+        let setup =
+            Setup { mss, initial_window: self.ends.initial_window, random: random.clone(), rate: None };
         Ok(weir_cc::find(name)?.make(&choice, &setup))
     }
 
@@ -397,6 +399,8 @@ pub(crate) struct Flow {
     pub(crate) report: FlowReport,
     /// What it does for a workload.
     pub(crate) task: Option<Box<Task>>,
+    /// What it is of a connection of two sub-flows.
+    pub(crate) twin: Option<Box<Twin>>,
 }
 
 /// Between looks at a sender.
@@ -477,6 +481,7 @@ impl Flow {
             sample_due: Time::ZERO,
             report: FlowReport::default(),
             task: None,
+            twin: None,
         })
     }
 

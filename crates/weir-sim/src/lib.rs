@@ -35,6 +35,7 @@ pub mod share;
 mod steps;
 mod trace;
 mod treatment;
+mod twins;
 mod workload;
 
 pub use endpoint::{EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, SenderConfig};

@@ -16,13 +16,16 @@ mod workloads;
 
 use weir_cc::EcnUse;
 use weir_core::{Duration, FlowId, Random, Seed, Time};
+use weir_fq::{Shared, SubFlow};
 
+use crate::endpoint::{Feedback, ReceiverConfig};
 use crate::engine::Agenda;
 use crate::flow::{Amount, Flow, FlowReport, FlowSpec, Source, SpecError};
 use crate::hop::{Hop, HopId, HopReport, HopSpec};
 use crate::impairment::Impairment;
 use crate::observer::{Observer, Opening};
 use crate::route::Routed;
+use crate::twins::Twin;
 use crate::workload::{Workload, WorkloadId};
 use routes::Travellers;
 
@@ -154,6 +157,33 @@ impl<O: Observer> Network<O> {
         }
         self.open(index, start);
         Ok(FlowId(index))
+    }
+
+    /// Adds a connection of two sub-flows, which `shared` governs: `heavy` and `light`, both QUIC, over paths of the same delay.
+    /// `heavy` says when it starts and how much both send together. Each packet is acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// As [`add_flow`](Self::add_flow).
+    pub fn add_twins(
+        &mut self,
+        heavy: FlowSpec,
+        light: FlowSpec,
+        shared: &Shared,
+    ) -> Result<[FlowId; 2], SpecError> {
+        let receiver =
+            ReceiverConfig { every: 1, delay: Duration::ZERO, ..ReceiverConfig::quic(Feedback::Counted) };
+        let start = heavy.start;
+        let light = light.start(start).amount(Amount::Endless);
+        let mut add = |spec: FlowSpec, sub_flow| {
+            self.add_flow(spec.receiver(receiver).controller(Box::new(shared.gate(sub_flow))))
+        };
+        let heavy = add(heavy, SubFlow::Heavy)?;
+        let light = add(light, SubFlow::Light)?;
+        for (one, other, sub_flow) in [(heavy, light, SubFlow::Heavy), (light, heavy, SubFlow::Light)] {
+            self.flows[one.0 as usize].twin = Some(Box::new(Twin::new(shared.clone(), sub_flow, other.0)));
+        }
+        Ok([heavy, light])
     }
 
     /// Makes a flow whose draws come from `own`, and on its route from streams named after `name`; nothing is to happen to it

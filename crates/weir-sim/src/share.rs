@@ -168,7 +168,7 @@ impl<'a> Share<'a> {
             let mut spec = FlowSpec::new(kind, &[hop], rtt)?.ecn(self.ecn);
             if let Some(make) = own {
                 let random = self.seed.stream(&format!("controller {index}"));
-                spec = spec.controller(make(&Setup { mss: MSS, initial_window: 10, random }));
+                spec = spec.controller(make(&Setup { mss: MSS, initial_window: 10, random, rate: None }));
             }
             flows.push(network.add_flow(spec)?);
         }

@@ -191,7 +191,8 @@ fn cubic_rises_as_in_ns_3_with_the_hystart_of_ns_3() {
     for (qdisc, ecn, later) in
         [("codel", EcnUse::Off, (9.28, 236.0)), ("codel ecn", EcnUse::Classic, (9.35, 236.0))]
     {
-        let setup = Setup { mss: 1448, initial_window: 10, random: Seed::default().stream("cubic") };
+        let setup =
+            Setup { mss: 1448, initial_window: 10, random: Seed::default().stream("cubic"), rate: None };
         let own = Linux::new(Cubic::new(ecn, 1448).hystart(limits), &setup);
         let report = looks_of(Some(Box::new(own)), ("cubic", false), qdisc, ms(50), 15).pop().unwrap();
         let here = peaks(&report);

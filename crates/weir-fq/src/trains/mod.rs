@@ -19,8 +19,9 @@ use baseline::{Baseline, MOST_PAIRS, Path};
 use evidence::{Evidence, share};
 use train::{Car, Train};
 
-/// Packets that Linux's `fq` serves of a new flow before its turn ends (`initial_quantum` of 10 MTU, `net/sched/sch_fq.c`).
-const NEW_FLOW: u64 = 10;
+/// Packets that Linux's `fq` serves of a new flow before its turn ends, if they are of QUIC's usual size (`initial_quantum` of
+/// 10 MTU, `net/sched/sch_fq.c`).
+const NEW_FLOW: u64 = 12;
 /// Heavy packets of a train by which all that is said is said, beside those that guard and credit use up.
 const NEEDED: u64 = 8;
 

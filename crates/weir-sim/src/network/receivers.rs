@@ -1,6 +1,7 @@
 //! The receiving ends: what arrives there, and the acknowledgements that go back.
 
 use weir_core::{Ecn, FlowId, Packet, Time};
+use weir_fq::SubFlow;
 
 use super::{Network, Next};
 use crate::endpoint::Arriving;
@@ -63,6 +64,9 @@ impl<O: Observer> Network<O> {
                 self.answer(index, due.min(at));
                 return self.deliver(packet);
             }
+            if let Some(twin) = &mut flow.twin {
+                twin.arrived(flow.receiver.read(packet.handle).number, at);
+            }
             asks = Some(flow.receiver.receive(at, arriving));
         } else {
             flow.receiver.packets += 1;
@@ -75,6 +79,10 @@ impl<O: Observer> Network<O> {
             flow.report.finished = Some(at);
             self.unfinished -= 1;
         }
+        if flow.twin.is_some() {
+            self.see_twins(index, at);
+        }
+        let flow = &mut self.flows[index as usize];
         let has_task = flow.task.is_some();
         match asks {
             Some(true) if flow.routed.is_some() => self.send_ack(index, at),
@@ -84,6 +92,24 @@ impl<O: Observer> Network<O> {
         }
         if has_task {
             self.arrived(index, at);
+        }
+    }
+
+    /// A packet of a sub-flow has arrived: is the connection done?
+    #[cold]
+    fn see_twins(&mut self, index: u32, at: Time) {
+        let flow = &self.flows[index as usize];
+        let (Some(twin), Some(other)) = (&flow.twin, flow.sibling()) else { return };
+        let heavy = if twin.sub_flow == SubFlow::Heavy { index } else { other };
+        let bytes = flow.receiver.bytes + self.flows[other as usize].receiver.bytes;
+        let flow = &mut self.flows[heavy as usize];
+        if matches!(flow.amount, Amount::Bytes(wanted) if bytes >= wanted) {
+            if flow.report.finished.is_none() {
+                flow.report.finished = Some(at);
+                self.unfinished -= 1;
+            }
+            self.hush(index);
+            self.hush(other);
         }
     }
 

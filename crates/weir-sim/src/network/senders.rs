@@ -50,14 +50,23 @@ impl<O: Observer> Network<O> {
 
     pub(super) fn stop(&mut self, index: u32) {
         let now = self.now;
-        let flow = &mut self.flows[index as usize];
-        match &mut flow.source {
-            Source::Connection(sender) => sender.stop(),
-            Source::Datagrams { until, .. } => *until = now,
+        self.hush(index);
+        if let Some(other) = self.flows[index as usize].sibling() {
+            self.hush(other);
         }
+        let flow = &mut self.flows[index as usize];
         if flow.report.finished.is_none() {
             flow.report.finished = Some(now);
             self.unfinished -= 1;
+        }
+    }
+
+    /// From now on it sends nothing new.
+    pub(super) fn hush(&mut self, index: u32) {
+        let now = self.now;
+        match &mut self.flows[index as usize].source {
+            Source::Connection(sender) => sender.stop(),
+            Source::Datagrams { until, .. } => *until = now,
         }
     }
 
@@ -92,7 +101,27 @@ impl<O: Observer> Network<O> {
     }
 
     /// Sends what the flow may send now, and sets its timers.
+    #[inline]
     pub(super) fn send(&mut self, index: u32) {
+        self.send_alone(index);
+        if let Some(other) = self.flows[index as usize].sibling() {
+            self.send_by_turns([other, index]);
+        }
+    }
+
+    /// What one sub-flow has heard or sent may let the other send.
+    #[cold]
+    fn send_by_turns(&mut self, flows: [u32; 2]) {
+        for index in flows.into_iter().cycle() {
+            let sent = self.flows[index as usize].report.sent;
+            self.send_alone(index);
+            if self.flows[index as usize].report.sent == sent {
+                return;
+            }
+        }
+    }
+
+    fn send_alone(&mut self, index: u32) {
         let now = self.now;
         let flow = &self.flows[index as usize];
         if flow.gso > 1 || flow.routed.is_some() || flow.treatment.is_some() || self.watches_return {
@@ -194,6 +223,9 @@ impl<O: Observer> Network<O> {
         }
         let Some(frame) = flow.acks.front() else { return };
         flow.heard = frame.at - (flow.back + flow.around);
+        if let Some(twin) = &mut flow.twin {
+            twin.hear(self.now, flow.heard);
+        }
         flow.source.hear(self.now, frame);
         flow.acks.pop_front();
         self.go_on(index);
@@ -203,6 +235,9 @@ impl<O: Observer> Network<O> {
     pub(super) fn take_ack(&mut self, index: u32, frame: &AckFrame) {
         let flow = &mut self.flows[index as usize];
         flow.heard = frame.at;
+        if let Some(twin) = &mut flow.twin {
+            twin.hear(self.now, flow.heard);
+        }
         flow.source.hear(self.now, frame);
         self.go_on(index);
     }

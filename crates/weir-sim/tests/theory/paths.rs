@@ -107,7 +107,7 @@ fn at(network: &mut Network<Marker>, flow: FlowId, time: Time) -> weir_sim::Flow
 }
 
 pub(crate) fn setup() -> Setup {
-    Setup { mss: MSS, initial_window: 10, random: Seed::default().stream("controller") }
+    Setup { mss: MSS, initial_window: 10, random: Seed::default().stream("controller"), rate: None }
 }
 
 /// The sender of the derivation of W = 2/p: every round trip its window grows by one packet and shrinks by half of alpha,

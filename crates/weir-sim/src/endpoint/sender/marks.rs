@@ -51,7 +51,12 @@ mod tests {
 
     /// The packets of each round trip with CWR, where those `marked` arrive with CE.
     fn answers(rounds: u64, marked: impl Fn(u64) -> bool) -> Vec<Vec<u64>> {
-        let setup = Setup { mss: 1000, initial_window: 10, random: Seed { seed: 1, run: 0 }.stream("marks") };
+        let setup = Setup {
+            mss: 1000,
+            initial_window: 10,
+            random: Seed { seed: 1, run: 0 }.stream("marks"),
+            rate: None,
+        };
         let config = SenderConfig {
             mss: 1000,
             header: 66,

@@ -38,7 +38,8 @@ pub(super) struct Factory {
 
 impl Factory {
     fn make(&self, mss: u16) -> Box<dyn weir_cc::Controller> {
-        let setup = Setup { mss: u32::from(mss), initial_window: INITIAL, random: self.random.clone() };
+        let setup =
+            Setup { mss: u32::from(mss), initial_window: INITIAL, random: self.random.clone(), rate: None };
         self.entry.make(&Choice { family: Family::Quic, ecn: self.ecn }, &setup)
     }
 
