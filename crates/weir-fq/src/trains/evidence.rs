@@ -101,7 +101,7 @@ fn order(train: &Train, path: &Path, least: i64, sent: Time, at: Time) -> (f64, 
     }
     // Behind fair queuing it is there by then: after a packet that is being sent, one of each other flow, and jitter.
     let expected = signed(sent, Time::ZERO) + least + 2 * spacing + path.guard;
-    let waited = train.heavies.iter().skip(train.credit).filter_map(|car| car.at);
+    let waited = train.heavies.iter().skip(train.head).filter_map(|car| car.at);
     let waited = waited.filter(|arrival| signed(*arrival, Time::ZERO) > expected + path.guard).count();
     match waited {
         WAITED.. => (IN_ORDER, 0.0),

@@ -19,11 +19,15 @@ use baseline::{Baseline, MOST_PAIRS, Path};
 use evidence::{Evidence, share};
 use train::{Car, Train};
 
-/// Packets that Linux's `fq` serves of a new flow before its turn ends, if they are of QUIC's usual size (`initial_quantum` of
-/// 10 MTU, `net/sched/sch_fq.c`).
-const NEW_FLOW: u64 = 12;
-/// Heavy packets of a train by which all that is said is said, beside those that guard and credit use up.
-const NEEDED: u64 = 8;
+/// Packets that Linux's `fq` lets pass in order while no flow has a backlog: the one that is being sent, and eight
+/// (`fq_fastpath_check`, `net/sched/sch_fq.c`).
+const FAST_PATH: usize = 9;
+/// Packets that it then serves of a new flow before its turn ends, if they are of QUIC's usual size (`initial_quantum` of 10 MTU).
+const NEW_FLOW: usize = 11;
+/// The same of a flow that is not new (`quantum` of 2 MTU).
+const TURN: usize = 2;
+/// Heavy packets beyond all that by which all is said that can be.
+const NEEDED: usize = 5;
 
 /// How [`Trains`] works. The defaults are what the documentation's numbers were measured with.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,10 +37,6 @@ pub struct TrainsParams {
     /// Time between the packets of a train and of a pair. Zero where nothing between the host and the bottleneck keeps flows
     /// apart; otherwise twice what the host's own link takes for a packet, so that no train waits in the host's own queue.
     pub spacing: Duration,
-    /// Heavy packets of the first train. At least 4.
-    pub first: usize,
-    /// Heavy packets of a train behind one that lost some. At least 4.
-    pub cautious: usize,
     /// Heavy packets of a train at most, if its size is a guess.
     pub most: usize,
     /// Heavy packets of a train at most, if scatter makes it necessary.
@@ -64,8 +64,6 @@ impl Default for TrainsParams {
         Self {
             pairs: 5,
             spacing: Duration::ZERO,
-            first: 12,
-            cautious: 6,
             most: 32,
             longest: 256,
             fill: Duration::from_millis(5),
@@ -120,8 +118,8 @@ pub struct Trains {
     last_news: Time,
     /// The longest time between arrivals of a train.
     longest_gap: Duration,
-    /// Heavy packets that have been sent in the connection, as far as is known.
-    heavy_sent: u64,
+    /// Heavy packets of earlier detections that have used up what a new flow may send in one turn.
+    credit_used: usize,
     /// Log-odds of fair queuing when this detection began, and at the end of the last one.
     prior: f64,
     posterior: f64,
@@ -155,7 +153,7 @@ impl Trains {
             last_sent: Time::ZERO,
             last_news: Time::ZERO,
             longest_gap: Duration::ZERO,
-            heavy_sent: 0,
+            credit_used: 0,
             prior: 0.0,
             posterior: 0.0,
             ended: None,
@@ -199,29 +197,36 @@ impl Trains {
         newest.or_else(|| (self.path.packet > 0).then(|| Duration::from_nanos(self.path.packet as u64)))
     }
 
-    /// Heavy packets of the next train, and how many of them may be a new flow's credit.
-    fn size(&self) -> (usize, usize) {
+    /// Heavy packets at the head of the next train that stay in order also behind fair queuing.
+    fn head(&self) -> usize {
+        let used = |train: &Train| train.arrived().count().saturating_sub(FAST_PATH);
+        let used = self.credit_used + self.trains.iter().map(used).sum::<usize>();
+        FAST_PATH + NEW_FLOW.saturating_sub(used).max(TURN)
+    }
+
+    /// Heavy packets of the next train.
+    fn size(&self, head: usize) -> usize {
         let params = &self.params;
-        let credit = NEW_FLOW.saturating_sub(self.heavy_sent);
         let spacing = self.spacing().map(Duration::as_nanos).filter(|spacing| *spacing > 0);
         // Beyond the guard on either side there have to be some that say something.
-        let guards = spacing.map_or(0, |spacing| (2 * self.path.guard.max(0)) as u64 / spacing);
-        let needed = (NEEDED + credit + guards) as usize;
+        let guards = spacing.map_or(0, |spacing| (2 * self.path.guard.max(0)) as u64 / spacing) as usize;
         let fills = spacing.map_or(params.most, |spacing| (params.fill.as_nanos() / spacing) as usize);
+        let usual = head + NEEDED + guards.min(fills);
         let size = match (self.trains.last(), self.evidence.last()) {
-            (Some(last), _) if last.missing() > 1 => last.heavies.len().min(params.cautious),
-            // It said nothing: more.
-            (Some(last), Some(evidence)) if evidence.sum().abs() < 1.0 && last.missing() == 0 => {
-                needed.min(fills).max((last.heavies.len() * 3 / 2).min(params.most.max(fills)))
+            // Just so many that as many are lost as are needed.
+            (Some(last), _) if last.missing() > 1 => last.first_missing() + NEEDED,
+            (Some(last), Some(evidence)) if evidence.sum().abs() < 1.0 => {
+                usual.max((last.heavies.len() * 3 / 2).min(params.most.max(fills)))
             }
-            _ => needed.max(params.first.min(fills)).min(fills.max(params.first)),
+            _ => usual,
         };
-        (size.clamp(4, params.longest.max(4)), credit as usize)
+        size.clamp(NEEDED + 1, params.longest.max(NEEDED + 1))
     }
 
     fn next_train(&mut self, at: Time) {
-        let (size, credit) = self.size();
-        self.trains.push(Train::new(size, credit.min(size)));
+        let head = self.head();
+        let size = self.size(head);
+        self.trains.push(Train::new(size, head));
         self.evidence.push(Evidence::default());
         self.plan = Plan::Heavy { left: size, at };
     }
@@ -341,6 +346,8 @@ impl Detector for Trains {
             // A chain of two states that changes from either to the other once in that time.
             let fair = 0.5 + (sigmoid(self.posterior) - 0.5) * (-2.0 * passed).exp();
             self.prior = (fair / (1.0 - fair)).ln();
+            // The controller's packets have done so.
+            self.credit_used = NEW_FLOW;
         }
         self.outcome = None;
         self.began = now;
@@ -373,9 +380,6 @@ impl Detector for Trains {
 
     fn on_sent(&mut self, packet: &Packet) {
         let &Packet { sub_flow, number, sent, bytes, .. } = packet;
-        if sub_flow == SubFlow::Heavy {
-            self.heavy_sent += 1;
-        }
         let car = Car { number, sent, bytes, at: None };
         let spacing = self.params.spacing;
         match self.plan {

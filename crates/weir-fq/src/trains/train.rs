@@ -22,14 +22,14 @@ pub(super) struct Train {
     pub(super) heavies: Vec<Car>,
     /// The packet behind them.
     pub(super) light: Option<Car>,
-    /// Heavy packets at its head that say nothing, since a new flow may send as many before its turn ends.
-    pub(super) credit: usize,
+    /// Heavy packets at its head that may stay in order behind fair queuing too.
+    pub(super) head: usize,
 }
 
 impl Train {
     /// A train of up to `heavies` heavy packets.
-    pub(super) fn new(heavies: usize, credit: usize) -> Self {
-        Self { heavies: Vec::with_capacity(heavies), light: None, credit }
+    pub(super) fn new(heavies: usize, head: usize) -> Self {
+        Self { heavies: Vec::with_capacity(heavies), light: None, head }
     }
 
     /// Takes note of the arrival of a heavy packet; false if it is none of the train's.
@@ -61,7 +61,12 @@ impl Train {
         self.heavies.len() - self.arrived().count()
     }
 
-    /// The time between the arrivals of heavy packets: of all behind the credit, or if these are too few of all.
+    /// The place of the first that has not arrived; their number if all have.
+    pub(super) fn first_missing(&self) -> usize {
+        self.heavies.iter().position(|car| car.at.is_none()).unwrap_or(self.heavies.len())
+    }
+
+    /// The time between the arrivals of heavy packets: of all behind the head, or if these are too few of all.
     pub(super) fn spacing(&self) -> Option<Duration> {
         let (span, packets, _) = self.span()?;
         Some(span / packets)
@@ -76,9 +81,9 @@ impl Train {
 
     /// The time from the first to the last arrival, and what arrived in it.
     fn span(&self) -> Option<(Duration, u64, u64)> {
-        let behind_credit = self.heavies.get(self.credit..).unwrap_or_default();
-        let enough = behind_credit.iter().filter(|car| car.at.is_some()).count() >= 3;
-        let cars = if enough { behind_credit } else { &self.heavies[..] };
+        let behind_head = self.heavies.get(self.head..).unwrap_or_default();
+        let enough = behind_head.iter().filter(|car| car.at.is_some()).count() >= 3;
+        let cars = if enough { behind_head } else { &self.heavies[..] };
         let mut arrived = cars.iter().filter_map(|car| Some((car.at?, car.bytes)));
         let (mut first, first_bytes) = arrived.next()?;
         let (mut last, mut packets, mut bytes, mut head) = (first, 0, 0, u64::from(first_bytes));
@@ -101,7 +106,7 @@ mod tests {
     use super::{Car, Train};
     use weir_core::{Duration, Rate, Time};
 
-    fn train(credit: usize, arrivals: &[Option<u64>]) -> Train {
+    fn train(head: usize, arrivals: &[Option<u64>]) -> Train {
         let mut train = Train::new(arrivals.len(), credit);
         train.heavies.extend(arrivals.iter().zip(10..).map(|(at, number)| Car {
             number,
