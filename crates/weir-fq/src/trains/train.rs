@@ -107,7 +107,7 @@ mod tests {
     use weir_core::{Duration, Rate, Time};
 
     fn train(head: usize, arrivals: &[Option<u64>]) -> Train {
-        let mut train = Train::new(arrivals.len(), credit);
+        let mut train = Train::new(arrivals.len(), head);
         train.heavies.extend(arrivals.iter().zip(10..).map(|(at, number)| Car {
             number,
             sent: Time::ZERO,
