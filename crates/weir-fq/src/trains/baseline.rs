@@ -53,13 +53,14 @@ pub(super) struct Path {
 #[derive(Clone, Debug)]
 pub(super) struct Baseline {
     pairs: Vec<Pair>,
-    /// Where the newest round begins.
+    /// Where the newest round begins, and how many there were before.
     round: usize,
+    rounds: usize,
 }
 
 impl Baseline {
     pub(super) fn new() -> Self {
-        Self { pairs: Vec::with_capacity(MOST_PAIRS), round: 0 }
+        Self { pairs: Vec::with_capacity(MOST_PAIRS), round: 0, rounds: 0 }
     }
 
     /// Pairs that were begun.
@@ -67,9 +68,10 @@ impl Baseline {
         self.pairs.len()
     }
 
-    /// The sub-flow that goes first in the next pair.
+    /// The sub-flow that goes first in the next pair: in the first round first the heavy one, in the next the light one.
     pub(super) fn first(&self) -> SubFlow {
-        if self.pairs.len().is_multiple_of(2) { SubFlow::Heavy } else { SubFlow::Light }
+        let odd = (self.pairs.len() - self.round + self.rounds) % 2 == 1;
+        if odd { SubFlow::Light } else { SubFlow::Heavy }
     }
 
     /// A packet of the newest pair was sent; the first begins it.
@@ -96,28 +98,50 @@ impl Baseline {
     }
 
     /// What the pairs tell; `floor` is the least guard.
+    ///
+    /// Behind fair queuing pairs that meet each other leave by turns, whichever packet was sent first. That looks like an offset
+    /// or like scatter, but not alike in two rounds of which one begins with the heavy and one with the light packet. In a shared
+    /// queue pairs that meet do not disturb each other.
     pub(super) fn path(&self, floor: Duration) -> Path {
         let all = path(&self.pairs, floor);
-        let newest = path(&self.pairs[self.round..], floor);
-        // Behind fair queuing pairs that meet each other seem to scatter. Those that are farther apart do not.
-        if newest.known && (!all.known || newest.scatter < all.scatter / 2) { newest } else { all }
+        let [first, newest] =
+            [&self.pairs[..self.round], &self.pairs[self.round..]].map(|round| path(round, floor));
+        match (first.known, newest.known) {
+            (true, true)
+                if first.apart && newest.apart && first.offset.signum() != newest.offset.signum() =>
+            {
+                let turn = first.offset.abs().max(newest.offset.abs());
+                Path {
+                    offset: (first.offset + newest.offset) / 2,
+                    packet: turn,
+                    noisy: false,
+                    apart: false,
+                    ..newest
+                }
+            }
+            (_, true) if self.round > 0 && (!all.known || newest.scatter < all.scatter / 2) => newest,
+            _ => all,
+        }
     }
 
     /// Whether further pairs would help, and how far apart: a slow bottleneck is to be done with one before the next comes.
     pub(super) fn wants_more(&self, path: &Path) -> Option<Duration> {
         let complete = self.pairs.iter().filter_map(Pair::difference);
         let unsure = path.apart || !path.known || path.noisy;
-        let rounds = self.pairs.len() / self.round.max(1);
-        if !unsure || (self.round > 0 && rounds > 1) && (complete.clone().count() >= ENOUGH) {
+        if !unsure || (self.rounds > 0 && complete.clone().count() >= ENOUGH) {
             return None;
         }
-        let widest = complete.map(i64::unsigned_abs).max().map_or(FAR_APART / 10, Duration::from_nanos);
-        (self.pairs.len() < MOST_PAIRS).then(|| (widest * 3 + Duration::from_millis(5)).min(FAR_APART))
+        // The longest time from one pair's arrival to the next's is what the bottleneck needs for a pair, if these met.
+        let ends = self.pairs.iter().filter_map(|pair| pair.at[0].max(pair.at[1]));
+        let gaps = ends.clone().zip(ends.skip(1)).map(|(one, next)| next.since(one));
+        let between = gaps.max().unwrap_or(FAR_APART / 8) * 2;
+        (self.pairs.len() < MOST_PAIRS).then(|| between.min(FAR_APART))
     }
 
     /// The pairs that follow are a round of their own.
     pub(super) fn begin_round(&mut self) {
         self.round = self.pairs.len();
+        self.rounds += 1;
     }
 }
 

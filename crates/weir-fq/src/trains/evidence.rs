@@ -44,6 +44,8 @@ const WAITED: usize = 4;
 const LAST: usize = 5;
 /// By how many standard deviations of a difference one even jitter can be off at most.
 const JITTER: f64 = 1.23;
+/// Packets that a flow which is not new sends in a turn.
+const TURN: usize = 2;
 /// Overtaken packets that are no accident.
 const OVERTAKEN: usize = 3;
 /// The light packet arrives behind fair queuing though the heavy flow loses.
@@ -127,17 +129,18 @@ fn lean(train: &Train, path: &Path, least: i64, sent: Time, at: Time) -> f64 {
     }
     let (Some(last), true) = (median(&mut last[..count]), path.scatter > 0) else { return 0.0 };
     let scatter = path.scatter as f64;
-    let spacing = train.spacing().map_or(path.packet, nanos);
-    // The shortest delay is as much shorter than usual as jitter allows.
+    let spacing = train.even_spacing().unwrap_or(path.packet);
+    // Behind fair queuing it comes between the place of a new flow's first packet, and one behind all that may go before it. The
+    // shortest delay is as much shorter than usual as jitter allows.
     let usual = least + (JITTER * scatter) as i64;
-    let fair = (last - (signed(sent, Time::ZERO) + usual + 2 * spacing)) as f64 / scatter;
+    let first = last - (signed(sent, Time::ZERO) + usual);
+    let behind = train.heavies.len().saturating_sub(train.head + TURN) as i64 * spacing;
+    let [first, latest] = [first, behind.min(first - 2 * spacing)].map(|time| time.max(0) as f64 / scatter);
     // Where jitter keeps a flow's order, the last of a train are as late as the latest of it.
     let shared = JITTER;
-    if fair < shared + 1.0 {
-        return 0.0;
-    }
     let seen = (last - at) as f64 / scatter;
-    (far(seen - shared) - far(fair - seen)).clamp(IN_ORDER, MOST)
+    let nats = far(seen - shared) - far(latest - seen) - far(seen - first);
+    if latest < shared + 1.0 { nats.clamp(0.0, MOST) } else { nats.clamp(IN_ORDER, MOST) }
 }
 
 /// Nats against a place that is so many standard deviations off: of a normal distribution, but with heavy tails.

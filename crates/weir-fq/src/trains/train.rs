@@ -2,6 +2,9 @@
 
 use weir_core::{Duration, Rate, Time};
 
+use super::baseline::median;
+use super::signed;
+
 /// A packet of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Car {
@@ -70,6 +73,23 @@ impl Train {
     pub(super) fn spacing(&self) -> Option<Duration> {
         let (span, packets, _) = self.span()?;
         Some(span / packets)
+    }
+
+    /// The time between the arrivals of heavy packets, in nanoseconds, from the middle of the first and of the last few: as good
+    /// as it gets where each arrival scatters.
+    pub(super) fn even_spacing(&self) -> Option<i64> {
+        const FEW: usize = 5;
+        let places = || (0..self.heavies.len()).filter_map(|place| Some((place, self.heavies[place].at?)));
+        let middle = |cars: &mut dyn Iterator<Item = (usize, Time)>| {
+            let (mut places, mut times, mut count) = ([0; FEW], [0; FEW], 0);
+            for (place, at) in cars.take(FEW) {
+                (places[count], times[count]) = (place as i64, signed(at, Time::ZERO));
+                count += 1;
+            }
+            Some((median(&mut places[..count])?, median(&mut times[..count])?))
+        };
+        let ((head, begin), (tail, end)) = (middle(&mut places())?, middle(&mut places().rev())?);
+        (tail > head).then(|| ((end - begin) / (tail - head)).max(0))
     }
 
     /// The rate of payload at which heavy packets arrived.
