@@ -16,6 +16,8 @@ pub(super) const MOST_PAIRS: usize = 24;
 const GUARD: f64 = 2.5;
 /// So many complete pairs show how far arrivals scatter.
 const ENOUGH: usize = 9;
+/// Rounds at most.
+const MOST_ROUNDS: usize = 4;
 /// Sub-flows whose delays differ by more than this and three packet times do not share a path.
 const APART: Duration = Duration::from_millis(1);
 /// Between pairs at most.
@@ -53,14 +55,14 @@ pub(super) struct Path {
 #[derive(Clone, Debug)]
 pub(super) struct Baseline {
     pairs: Vec<Pair>,
-    /// Where the newest round begins, and how many there were before.
+    /// Where each round begins, and which is the newest.
+    begins: [usize; MOST_ROUNDS],
     round: usize,
-    rounds: usize,
 }
 
 impl Baseline {
     pub(super) fn new() -> Self {
-        Self { pairs: Vec::with_capacity(MOST_PAIRS), round: 0, rounds: 0 }
+        Self { pairs: Vec::with_capacity(MOST_PAIRS), begins: [0; MOST_ROUNDS], round: 0 }
     }
 
     /// Pairs that were begun.
@@ -70,7 +72,7 @@ impl Baseline {
 
     /// The sub-flow that goes first in the next pair: in the first round first the heavy one, in the next the light one.
     pub(super) fn first(&self) -> SubFlow {
-        let odd = (self.pairs.len() - self.round + self.rounds) % 2 == 1;
+        let odd = (self.pairs.len() - self.begins[self.round] + self.round) % 2 == 1;
         if odd { SubFlow::Light } else { SubFlow::Heavy }
     }
 
@@ -104,45 +106,46 @@ impl Baseline {
     /// queue pairs that meet do not disturb each other.
     pub(super) fn path(&self, floor: Duration) -> Path {
         let all = path(&self.pairs, floor);
-        let [first, newest] =
-            [&self.pairs[..self.round], &self.pairs[self.round..]].map(|round| path(round, floor));
-        match (first.known, newest.known) {
-            (true, true)
-                if first.apart && newest.apart && first.offset.signum() != newest.offset.signum() =>
-            {
-                let turn = first.offset.abs().max(newest.offset.abs());
-                Path {
-                    offset: (first.offset + newest.offset) / 2,
-                    packet: turn,
-                    noisy: false,
-                    apart: false,
-                    ..newest
-                }
-            }
-            (_, true) if self.round > 0 && (!all.known || newest.scatter < all.scatter / 2) => newest,
-            _ => all,
+        let newest = path(&self.pairs[self.begins[self.round]..], floor);
+        if self.round == 0 || !newest.known {
+            return all;
         }
+        let turned = |round: usize| {
+            let earlier = path(&self.pairs[self.begins[round]..self.begins[round + 1]], floor);
+            earlier.known && earlier.apart && opposite(earlier.offset, newest.offset)
+        };
+        if newest.apart && (0..self.round).any(turned) {
+            return Path { offset: 0, packet: newest.offset.abs(), noisy: false, apart: false, ..newest };
+        }
+        if !all.known || newest.scatter < all.scatter / 2 { newest } else { all }
     }
 
     /// Whether further pairs would help, and how far apart: a slow bottleneck is to be done with one before the next comes.
     pub(super) fn wants_more(&self, path: &Path) -> Option<Duration> {
         let complete = self.pairs.iter().filter_map(Pair::difference);
         let unsure = path.apart || !path.known || path.noisy;
-        if !unsure || (self.rounds > 0 && complete.clone().count() >= ENOUGH) {
+        let enough = complete.clone().count() >= ENOUGH && !path.apart;
+        if !unsure || self.round + 1 == MOST_ROUNDS || (self.round > 0 && enough) {
             return None;
         }
         // The longest time from one pair's arrival to the next's is what the bottleneck needs for a pair, if these met.
         let ends = self.pairs.iter().filter_map(|pair| pair.at[0].max(pair.at[1]));
         let gaps = ends.clone().zip(ends.skip(1)).map(|(one, next)| next.since(one));
-        let between = gaps.max().unwrap_or(FAR_APART / 8) * 2;
+        let widest = complete.map(i64::unsigned_abs).max().map_or(Duration::ZERO, Duration::from_nanos);
+        let between = gaps.max().unwrap_or(FAR_APART / 8).max(widest) * 2;
         (self.pairs.len() < MOST_PAIRS).then(|| between.min(FAR_APART))
     }
 
     /// The pairs that follow are a round of their own.
     pub(super) fn begin_round(&mut self) {
-        self.round = self.pairs.len();
-        self.rounds += 1;
+        self.round = (self.round + 1).min(MOST_ROUNDS - 1);
+        self.begins[self.round] = self.pairs.len();
     }
+}
+
+/// Whether two numbers are alike but for their signs.
+fn opposite(one: i64, other: i64) -> bool {
+    one.signum() == -other.signum() && (one + other).abs() <= one.abs() / 8
 }
 
 impl Pair {
@@ -190,6 +193,9 @@ fn path(pairs: &[Pair], floor: Duration) -> Path {
     let guard = floor.max((worst as f64 * GUARD * few) as i64);
     let apart = offset.abs() > nanos(APART).max(3 * packet) + worst;
     let noisy = worst > floor.max(packet) / 2;
+    // What noise alone may be is none.
+    let doubt = 2.0 * scatter as f64 / (complete as f64).sqrt();
+    let offset = if noisy && (offset.abs() as f64) < doubt && !apart { 0 } else { offset };
     Path { offset, guard, packet, known: true, noisy, scatter, apart }
 }
 

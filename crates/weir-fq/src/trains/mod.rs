@@ -190,26 +190,37 @@ impl Trains {
 
     /// Time between packets at the bottleneck, as far as is known.
     fn spacing(&self) -> Option<Duration> {
-        let newest = self.trains.iter().rev().find_map(Train::spacing);
-        newest.or_else(|| (self.path.packet > 0).then(|| Duration::from_nanos(self.path.packet as u64)))
+        let trains = || self.trains.iter().rev();
+        let positive = |nanos: i64| (nanos > 0).then(|| Duration::from_nanos(nanos as u64));
+        if self.path.noisy {
+            return trains().find_map(Train::even_spacing).and_then(positive);
+        }
+        trains().find_map(Train::spacing).or_else(|| positive(self.path.packet))
     }
 
-    /// Heavy packets at the head of the next train that stay in order also behind fair queuing.
-    fn head(&self) -> usize {
+    /// Heavy packets at the head of the next train that stay in order also behind fair queuing: if the link is idle, and if it
+    /// is in use.
+    fn heads(&self) -> [usize; 2] {
         let used = |train: &Train| train.arrived().count().saturating_sub(FAST_PATH);
         let used = self.credit_used + self.trains.iter().map(used).sum::<usize>();
-        FAST_PATH + NEW_FLOW.saturating_sub(used).max(TURN)
+        let idle = FAST_PATH + NEW_FLOW.saturating_sub(used).max(TURN);
+        let busy = self.trains.iter().filter(|train| train.met_others());
+        let used = self.credit_used + busy.map(|train| train.arrived().count()).sum::<usize>();
+        [idle, NEW_FLOW.saturating_sub(used).max(TURN) + 1]
     }
 
     /// Heavy packets of the next train.
     fn size(&self, head: usize) -> usize {
         let params = &self.params;
-        let spacing = self.spacing().map(Duration::as_nanos).filter(|spacing| *spacing > 0);
-        // Beyond the guard on either side there have to be some that say something.
+        let fill = if self.path.noisy { params.fill * 2 } else { params.fill };
+        let fills = match self.spacing().map(Duration::as_nanos) {
+            None => params.most,
+            Some(spacing) => (fill.as_nanos() / spacing.max(1)).min(params.longest as u64) as usize,
+        };
+        // Beyond the guard on either side, or what exceeds all scatter, there have to be some that say something.
         let guard = if self.path.noisy { 4 * self.path.scatter } else { 2 * self.path.guard };
-        let guards = spacing.map_or(0, |spacing| guard.max(0) as u64 / spacing) as usize;
-        let fills = spacing.map_or(params.most, |spacing| (params.fill.as_nanos() / spacing) as usize);
-        let usual = head + NEEDED + guards.min(fills);
+        let guards = self.spacing().map_or(0, |spacing| guard.max(0) as u64 / spacing.as_nanos().max(1));
+        let usual = head + NEEDED + fills.min(guards as usize);
         let size = match (self.trains.last(), self.evidence.last()) {
             // Just so many that as many are lost as are needed.
             (Some(last), _) if last.missing() > 1 => last.first_missing() + NEEDED,
@@ -222,9 +233,9 @@ impl Trains {
     }
 
     fn next_train(&mut self, at: Time) {
-        let head = self.head();
-        let size = self.size(head);
-        self.trains.push(Train::new(size, head));
+        let heads = self.heads();
+        let size = self.size(heads[0]);
+        self.trains.push(Train::new(size, heads));
         self.evidence.push(Evidence::default());
         self.plan = Plan::Heavy { left: size, at };
     }
