@@ -16,8 +16,12 @@
 pub mod catalog;
 mod connection;
 mod detector;
+mod doubling;
 mod gate;
+#[cfg(test)]
+mod toy;
 
 pub use connection::{Choose, Chosen, Connection, Findings, Options};
 pub use detector::{Departure, Detector, Finding, Outcome, Packet, SubFlow, Verdict};
+pub use doubling::{Doubling, DoublingParams, Jitter, Measure, Pace};
 pub use gate::{Gate, Shared};
