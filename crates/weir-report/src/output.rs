@@ -171,6 +171,17 @@ fn tables(dir: &Path, result: &RunResult) -> Result<Vec<Staged>, OutputError> {
             table(out, requests(result), &["workload", "id", "start_s", "bytes", "fct_s"])
         })?;
     }
+    if !result.detections.is_empty() {
+        file("detections.csv", &|out| {
+            let rows = result.detections.iter().flat_map(|found| {
+                found
+                    .history
+                    .iter()
+                    .map(move |(time_s, finding)| (*time_s, &found.flow, &found.detector, finding))
+            });
+            table(out, rows, &["time_s", "flow", "detector", "finding"])
+        })?;
+    }
     file("assessments.csv", &|out| {
         let columns = [
             "time_s",

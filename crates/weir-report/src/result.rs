@@ -20,6 +20,9 @@ pub struct RunResult {
     /// One record per workload of the scenario, in its order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<WorkloadResult>,
+    /// One record per flow that looked for fair queuing, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub detections: Vec<DetectionResult>,
     /// One record per queue of the bottleneck.
     pub queues: Vec<QueueResult>,
     /// How far the run kept to its schedule, and whether every packet is accounted for.
@@ -135,6 +138,40 @@ pub struct FlowResult {
     pub class_loss: String,
     /// What went wrong at the endpoints, if anything did.
     pub error: Option<String>,
+}
+
+/// What a flow found out about fair queuing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DetectionResult {
+    /// The flow's name.
+    pub flow: String,
+    /// The detector.
+    pub detector: String,
+    /// At the end: `fair-queued`, `shared` or `unknown`.
+    pub finding: String,
+    /// The probability that it is right, by the detector's own model.
+    pub confidence: f64,
+    /// The signal that weighed most: `order`, `loss`, `delay` or `share`.
+    pub why: String,
+    /// What the first detection found; none if it has not ended.
+    pub first_finding: Option<String>,
+    /// How long that took, in seconds from the first packet.
+    pub first_s: Option<f64>,
+    /// Packets that were sent until then, on both sub-flows.
+    pub first_sent: u64,
+    /// Of these, lost.
+    pub first_lost: u64,
+    /// Detections that have ended.
+    pub detections: u64,
+    /// How often a later one found something else than the one before.
+    pub changes: u64,
+    /// The controller at the end; empty if there was none.
+    pub controller: String,
+    /// Share of the time since the first detection in which the finding was `fair-queued`.
+    pub fair_queued_time: f64,
+    /// Each change of the finding, with its time in seconds into the run.
+    #[serde(skip)]
+    pub history: Vec<(f64, String)>,
 }
 
 /// One workload: what was asked for, how long it took, what the bottleneck did to its packets.

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::result::{FlowResult, Health, RunResult, fct_score};
+use crate::result::{DetectionResult, FlowResult, Health, RunResult, fct_score};
 
 /// The columns of a table with a row per workload.
 pub const WORKLOAD_HEAD: [&str; 12] = [
@@ -33,6 +33,9 @@ pub fn text(results: &[(&str, &RunResult)]) -> String {
             result.meta.qdisc.clone()
         };
         parts.push(format!("{title}\n{}", flows(result)));
+        if !result.detections.is_empty() {
+            parts.push(detections(result));
+        }
         if !result.workloads.is_empty() {
             parts.push(workloads(result));
         }
@@ -128,6 +131,33 @@ fn flows(result: &RunResult) -> String {
             flow.class_loss.clone(),
             flow.class_ecn.clone(),
         ]);
+    }
+    render(&out)
+}
+
+/// What the columns of the tables of detections are called.
+pub(crate) const DETECTION_HEAD: [&str; 8] =
+    ["detection", "detector", "finding", "confidence", "by", "after", "packets lost", "controller"];
+
+/// The cells of a row of detections, under [`DETECTION_HEAD`].
+pub(crate) fn detection(found: &DetectionResult) -> [String; 8] {
+    let dash = || "-".to_owned();
+    [
+        found.flow.clone(),
+        found.detector.clone(),
+        found.finding.clone(),
+        format!("{:.1} %", found.confidence * 100.0),
+        if found.why.is_empty() { dash() } else { found.why.clone() },
+        found.first_s.map_or_else(dash, |time| format!("{time:.3} s")),
+        format!("{} of {}", found.first_lost, found.first_sent),
+        if found.controller.is_empty() { dash() } else { found.controller.clone() },
+    ]
+}
+
+fn detections(result: &RunResult) -> String {
+    let mut out = table(&DETECTION_HEAD);
+    for found in &result.detections {
+        out.add_row(detection(found));
     }
     render(&out)
 }

@@ -126,6 +126,21 @@ keys! {
     gro: Option<Duration> = None => Key::of("time").up_to_time(LONGEST_GRO)
         .because("; real hosts take well under 1ms").sim().tcp_and_quic();
 
+    /// Finds out whether the bottleneck is fair-queued, by a connection of two sub-flows ([fair-queuing detection](fq.md)):
+    /// `published`, `paper` or `trains`. `controller` is then the one in a shared queue and where nothing was found. The
+    /// light sub-flow has a row of its own in tables, called `NAME light`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    detector: String = String::new() => Key::of("name").sim().quic();
+
+    /// The controller behind a fair queue.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    fair: String = String::new() => Key::of("name").usual("the detector's").sim().quic();
+
+    /// The time from a detection to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again: Option<Duration> = None
+        => Key::of("time").least_time(SHORTEST_REST).usual("the detector's").sim().quic();
+
     /// So many alike, called `NAME 1`, `NAME 2`...
     #[serde(default = "one_flow")]
     count: u32 = one_flow() => Key::of("integer").least(1).usual("`1`");
@@ -135,6 +150,8 @@ plain!(Direction, Pattern, Remark);
 
 /// RFC 5681 section 4.2: an acknowledgement must come within 500 ms.
 const LONGEST_ACK_DELAY: Duration = Duration::from_millis(500);
+/// Trains of user data that come more often are a load of their own.
+const SHORTEST_REST: Duration = Duration::from_millis(10);
 /// Longer than any network card or kernel keeps packets together.
 const LONGEST_GRO: Duration = Duration::from_millis(100);
 
@@ -238,12 +255,42 @@ impl Flow {
         if self.controller.is_empty() {
             return fail("controller", "is missing; give one such as \"cubic\"".to_owned());
         }
+        if self.detector.is_empty() && !(self.fair.is_empty() && self.again.is_none()) {
+            let key = if self.fair.is_empty() { "again" } else { "fair" };
+            return fail(key, "only flows with a detector have it; remove the key".to_owned());
+        }
+        if !self.detector.is_empty() {
+            if let Err(error) = weir_fq::catalog::find(&self.detector) {
+                return fail("detector", error.to_string());
+            }
+            if self.ecn {
+                return fail("ecn", "a flow with a detector uses none; remove the key".to_owned());
+            }
+            if self.direction == Direction::Up {
+                return fail("direction", "a flow with a detector sends down; remove the key".to_owned());
+            }
+            if !self.fair.is_empty()
+                && let Err(error) = weir_cc::find(traffic::catalogue_name(&self.fair))
+            {
+                return fail("fair", error.to_string());
+            }
+        }
         // World sim has more of them; the others refuse those before anything runs.
         if self.real_controller().is_err() && weir_cc::find(&self.controller).is_err() {
             let error = traffic::UnknownController::in_any_world(self.stack, &self.controller);
             return fail("controller", error.to_string());
         }
         Ok(())
+    }
+
+    /// How it finds out whether the bottleneck is fair-queued, if it does.
+    pub fn detection(&self) -> Option<weir_fq::catalog::Names> {
+        (!self.detector.is_empty()).then(|| weir_fq::catalog::Names {
+            detector: self.detector.clone(),
+            shared: traffic::catalogue_name(&self.controller).to_owned(),
+            fair: (!self.fair.is_empty()).then(|| traffic::catalogue_name(&self.fair).to_owned()),
+            again: self.again,
+        })
     }
 
     /// The options of the simulator's ends.

@@ -54,6 +54,7 @@ enum Stacks {
     All,
     TcpAndQuic,
     Tcp,
+    Quic,
 }
 
 impl Stacks {
@@ -62,6 +63,7 @@ impl Stacks {
             Self::All => true,
             Self::TcpAndQuic => stack != Stack::Udp,
             Self::Tcp => stack == Stack::Tcp,
+            Self::Quic => stack == Stack::Quic,
         }
     }
 
@@ -70,6 +72,7 @@ impl Stacks {
             Self::All => "",
             Self::TcpAndQuic => "TCP and QUIC",
             Self::Tcp => "TCP",
+            Self::Quic => "QUIC",
         }
     }
 }
@@ -150,6 +153,11 @@ impl Key {
     /// Only flows over TCP have it.
     pub(crate) const fn tcp(self) -> Self {
         Self { stacks: Stacks::Tcp, ..self }
+    }
+
+    /// Only flows over QUIC have it.
+    pub(crate) const fn quic(self) -> Self {
+        Self { stacks: Stacks::Quic, ..self }
     }
 
     /// Only workloads of these kinds have it.

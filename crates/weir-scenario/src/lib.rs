@@ -264,7 +264,23 @@ impl Scenario {
             for index in 1..=flow.count {
                 let name = if flow.count == 1 { base.clone() } else { format!("{base} {index}") };
                 let ecn = flow.ecn || flow.needs_ecn();
+                let light = format!("{name} light");
                 flows.push(Flow { name, count: 1, ecn, ..flow.clone() });
+                if !flow.detector.is_empty() {
+                    let (detector, fair) = (String::new(), String::new());
+                    let (bytes, duration, again) = (None, None, None);
+                    let light = Flow {
+                        name: light,
+                        count: 1,
+                        detector,
+                        fair,
+                        again,
+                        bytes,
+                        duration,
+                        ..flow.clone()
+                    };
+                    flows.push(light);
+                }
             }
         }
         // Two blocks of the same kind must not share a name in tables.

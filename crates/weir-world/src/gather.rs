@@ -57,6 +57,7 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
                 ..workload.clone()
             })
             .collect(),
+        detections: ended.detections.clone(),
         queues: recorder
             .queues
             .iter()

@@ -9,7 +9,7 @@ use weir_core::{Duration, Seed};
 use weir_link::IoKind;
 use weir_report::output::Target;
 use weir_report::pcapng::PcapngError;
-use weir_report::result::{Health, RunResult, WorkloadResult};
+use weir_report::result::{DetectionResult, Health, RunResult, WorkloadResult};
 use weir_scenario::{Flow, Refusal, Scenario};
 use weir_testbed::traffic;
 
@@ -108,6 +108,8 @@ pub(crate) struct Ended {
     pub(crate) flows: Vec<(Flow, traffic::FlowResult)>,
     /// The workloads, without what the bottleneck did to their packets, which is in the recorder behind the flows.
     pub(crate) workloads: Vec<WorkloadResult>,
+    /// What flows found out about fair queuing.
+    pub(crate) detections: Vec<DetectionResult>,
     pub(crate) recorder: Box<Recorder>,
     /// What the bottleneck says of itself, and what it found doubtful.
     pub(crate) health: Health,
@@ -136,6 +138,7 @@ impl Ended {
             io: String::new(),
             flows: Vec::new(),
             workloads: Vec::new(),
+            detections: Vec::new(),
             recorder,
             health: Health::default(),
             law_counters: Vec::new(),

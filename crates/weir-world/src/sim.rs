@@ -2,6 +2,7 @@
 //! weir-sim's with weir-cc's controllers. The same seed gives the same result, on any machine.
 
 pub(crate) mod cost;
+mod detect;
 mod trace;
 mod watcher;
 mod wiretap;
@@ -68,7 +69,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let watcher = Watcher::new(recorder, law, Wiretap::create(options)?, flows.len(), stacks);
     let seed = Seed { seed: scenario.seed, run: options.run };
     let mut network = Network::new(seed, watcher);
-    let (bottleneck, ids) = build(scenario, &flows, &mut network)?;
+    let Built { bottleneck, ids, detections } = build(scenario, &flows, seed, &mut network)?;
     let added = workloads::add(&mut network, scenario, bottleneck)
         .map_err(|error| RunError::Scenario(error.to_string()))?;
     let cut_short = advance(&mut network, scenario, options);
@@ -115,6 +116,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         io: "virtual time".to_owned(),
         flows: flows.into_iter().zip(results).collect(),
         workloads: done,
+        detections: detections.iter().map(|(flow, shared)| detect::result(flow, shared, end)).collect(),
         health,
         law_counters: gather::named(&watcher.law().counters()),
         wall: end.since(Time::ZERO),
@@ -166,12 +168,21 @@ fn check(scenario: &Scenario) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Adds links and flows, and tells what the network calls the bottleneck and the flows.
+/// What the network calls the links and flows of a scenario.
+struct Built {
+    bottleneck: HopId,
+    ids: Vec<FlowId>,
+    /// Connections that look for fair queuing, by the names of their flows.
+    detections: Vec<(String, weir_fq::Shared)>,
+}
+
+/// Adds links and flows.
 fn build(
     scenario: &Scenario,
     flows: &[Flow],
+    seed: Seed,
     network: &mut Network<Watcher>,
-) -> Result<(HopId, Vec<FlowId>), RunError> {
+) -> Result<Built, RunError> {
     let mut firsts = scenario.queue_names().into_iter().scan(0, |first, names| {
         let this = *first;
         *first += names.len();
@@ -189,6 +200,8 @@ fn build(
     }
     let hosts = Hosts::of(flows);
     let mut ids = Vec::new();
+    let mut detections = Vec::new();
+    let mut heavy = None;
     for (index, flow) in flows.iter().enumerate() {
         let refused = |message: String| RunError::Scenario(format!("flow '{}': {message}", flow.name));
         let places = scenario.path(flow).map_err(refused)?;
@@ -205,9 +218,21 @@ fn build(
         let passes = places.contains(&0).then(|| [delay(), delay()]);
         let counts = if passes.is_some() { links[0] } else { path[0] };
         network.observer_mut().expect(wire, counts, passes);
-        ids.push(network.add_flow(spec).map_err(|error| refused(error.to_string()))?);
+        if let Some(names) = flow.detection() {
+            // The light sub-flow comes next.
+            heavy = Some((names, spec, flow.name.clone(), detect::setup(flow, index, seed)));
+            continue;
+        }
+        let Some((names, first, name, setup)) = heavy.take() else {
+            ids.push(network.add_flow(spec).map_err(|error| refused(error.to_string()))?);
+            continue;
+        };
+        let shared = names.connection(&setup).map_err(|error| refused(error.to_string()))?;
+        let shared = weir_fq::Shared::new(shared);
+        ids.extend(network.add_twins(first, spec, &shared).map_err(|error| refused(error.to_string()))?);
+        detections.push((name, shared));
     }
-    Ok((links[0], ids))
+    Ok(Built { bottleneck: links[0], ids, detections })
 }
 
 fn transport(stack: Stack) -> Transport {

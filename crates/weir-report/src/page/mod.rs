@@ -76,6 +76,7 @@ pub fn html(results: &[(&str, &RunResult)]) -> String {
         body.push_str(&tables::flows(result, &colours));
     }
     body.push_str(&tables::workloads(results));
+    body.push_str(&tables::detections(results));
     body.push_str("</section>\n<section><h2>Queues</h2>");
     body.push_str(&tables::queues(results));
     body.push_str("</section>\n<section><h2>Can this run be trusted?</h2>");

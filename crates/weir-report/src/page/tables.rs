@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::result::{FlowResult, Health, RunResult};
-use crate::summary::WORKLOAD_HEAD;
+use crate::summary::{DETECTION_HEAD, WORKLOAD_HEAD, detection};
 
 use super::palette::{self, Colour, FlowColours};
 use super::summary::{self, Pair};
@@ -155,6 +155,26 @@ pub(super) fn flows(result: &RunResult, colours: &FlowColours) -> String {
         out.push_str("</details>");
     }
     out
+}
+
+/// A row per flow of every run that looked for fair queuing; empty if there is none.
+pub(super) fn detections(results: &[(&str, &RunResult)]) -> String {
+    let rows: Vec<_> = results
+        .iter()
+        .flat_map(|(label, result)| {
+            result.detections.iter().map(move |found| {
+                let mut row = detection(found).map(|cell| escape(&cell)).to_vec();
+                if results.len() > 1 {
+                    row[0].push_str(&format!("<br><small>{}</small>", escape(label)));
+                }
+                row
+            })
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("</section>\n<section><h2>Fair-queuing detection</h2>{}", table(&DETECTION_HEAD, rows))
 }
 
 /// A row per workload of every run; empty if there is none.

@@ -1,5 +1,7 @@
 //! Gives every packet of a simulated network to the law and to the recorder, as the bottleneck of the other worlds does.
 
+use std::collections::VecDeque;
+
 use weir_core::{Audit, Duration, Event, EventSink, FlowId, Packet, Time};
 use weir_law::Law;
 use weir_sim::headers::{Transport, Wire};
@@ -18,8 +20,8 @@ pub(crate) struct Watcher {
     pub(crate) tap: Option<Box<Wiretap>>,
     queues: Vec<Queue>,
     flows: Vec<Watched>,
-    /// The flow of the scenario that opens next.
-    upcoming: Option<Watched>,
+    /// The flows of the scenario that open next.
+    upcoming: VecDeque<Watched>,
     /// Flows of the scenario, before those of its workloads, and what carries the workloads.
     named: usize,
     stacks: Vec<Transport>,
@@ -61,7 +63,7 @@ impl Watcher {
             tap: tap.map(Box::new),
             queues: Vec::new(),
             flows: Vec::new(),
-            upcoming: None,
+            upcoming: VecDeque::new(),
             named,
             stacks,
         }
@@ -74,10 +76,10 @@ impl Watcher {
         self.queues.push(Queue { audit: Audit::with_capacity(flows), first, link });
     }
 
-    /// The flow that is added next: the events at `counts` count for it. If it goes by the bottleneck, links delay it by so
+    /// A flow that is added next, in the order of these calls: the events at `counts` count for it. If it goes by the bottleneck, links delay it by so
     /// much before it and behind it.
     pub(crate) fn expect(&mut self, wire: Wire, counts: HopId, passes: Option<[Duration; 2]>) {
-        self.upcoming = Some(Watched { wire, counts, passes });
+        self.upcoming.push_back(Watched { wire, counts, passes });
     }
 
     /// What each discipline did, in the order in which they were added.
@@ -134,7 +136,7 @@ impl Observer for Watcher {
             counts: BOTTLENECK,
             passes: Some([Duration::ZERO; 2]),
         });
-        let Some(watched) = of_workload.or_else(|| self.upcoming.take()) else { return };
+        let Some(watched) = of_workload.or_else(|| self.upcoming.pop_front()) else { return };
         if index >= self.flows.len() {
             // The number before it may be that of the other half of a two-way flow, which no packet bears.
             self.flows.resize(index + 1, watched);
