@@ -4,7 +4,7 @@ use thiserror::Error;
 use weir_cc::{Choice, Controller, EcnUse, Family, Setup};
 use weir_core::{Duration, words};
 
-use crate::{Chosen, Connection, Detector, Doubling, DoublingParams, Finding, Options};
+use crate::{Chosen, Connection, Detector, Doubling, DoublingParams, Finding, Options, Trains};
 
 /// One detector: its name, what it is, and how it is made.
 pub struct Entry {
@@ -34,6 +34,13 @@ pub const DETECTORS: &[Entry] = &[
         fair: "delay",
         again: None,
         make: |setup| doubling(DoublingParams::PAPER, setup),
+    },
+    Entry {
+        name: "trains",
+        what: "order, loss and delay of a light packet behind a short train of heavy ones",
+        fair: "delay",
+        again: Some(Duration::from_secs(5)),
+        make: |_| Box::new(Trains::default()),
     },
 ];
 

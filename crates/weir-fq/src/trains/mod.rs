@@ -1,0 +1,497 @@
+//! Detects fair queuing by what becomes of a light packet that is sent right behind a short train of heavy ones: in a shared
+//! queue it can overtake none of them, behind fair queuing it overtakes all that wait. All packets carry user data.
+//!
+//! A first round of adjacent pairs tells the offset and scatter of the sub-flows' delays ([`baseline`]). Then there is one train
+//! per round trip; what each says ([`evidence`]) adds up until the sum is certain enough. Not after so many trains or so much
+//! time: unknown.
+//!
+//! A detection later in the connection sends trains alone, and begins with what the last one found, as far as that may
+//! still hold: bottlenecks are taken to change once in [`TrainsParams::change`].
+
+mod baseline;
+mod evidence;
+mod train;
+
+use weir_core::{Duration, Rate, Time};
+
+use crate::{Departure, Detector, Finding, Outcome, Packet, SubFlow, Verdict};
+use baseline::{Baseline, MOST_PAIRS, Path};
+use evidence::{Evidence, share};
+use train::{Car, Train};
+
+/// Packets that Linux's `fq` lets pass in order while no flow has a backlog: the one that is being sent, and eight
+/// (`fq_fastpath_check`, `net/sched/sch_fq.c`).
+const FAST_PATH: usize = 9;
+/// Packets that it then serves of a new flow before its turn ends, if they are of QUIC's usual size (`initial_quantum` of 10 MTU).
+const NEW_FLOW: usize = 11;
+/// The same of a flow that is not new (`quantum` of 2 MTU).
+const TURN: usize = 2;
+/// Heavy packets beyond all that by which all is said that can be.
+const NEEDED: usize = 5;
+
+/// How [`Trains`] works. The defaults are what the documentation's numbers were measured with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrainsParams {
+    /// Pairs in the first round; as many again if their delays scatter. 0 to 10.
+    pub pairs: usize,
+    /// Time between the packets of a train and of a pair. Zero where nothing between the host and the bottleneck keeps flows
+    /// apart; otherwise twice what the host's own link takes for a packet, so that no train waits in the host's own queue.
+    pub spacing: Duration,
+    /// Heavy packets of a train at most, if its size is a guess.
+    pub most: usize,
+    /// Heavy packets of a train at most, if scatter makes it necessary.
+    pub longest: usize,
+    /// What a train may fill of a shared queue, beyond its first packets.
+    pub fill: Duration,
+    /// Two packets in order may always seem to be out of order by so much: timestamps and interrupts of receivers.
+    pub guard: Duration,
+    /// Trains of a first detection at most.
+    pub trains: usize,
+    /// Trains of a later detection at most.
+    pub trains_again: usize,
+    /// Time of a detection at most.
+    pub deadline: Duration,
+    /// Nats at which a finding is certain.
+    pub certain: f64,
+    /// Nats against fair queuing that end an earlier finding of it.
+    pub leave: f64,
+    /// How long a bottleneck lasts on average until it changes its kind.
+    pub change: Duration,
+}
+
+impl Default for TrainsParams {
+    fn default() -> Self {
+        Self {
+            pairs: 5,
+            spacing: Duration::ZERO,
+            most: 32,
+            longest: 256,
+            fill: Duration::from_millis(5),
+            guard: Duration::from_micros(100),
+            trains: 12,
+            trains_again: 2,
+            deadline: Duration::from_secs(10),
+            certain: 6.9,
+            leave: 3.0,
+            change: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// Not begun, or over.
+    Rest,
+    /// A packet of a pair, the first or the second.
+    Pair { sub_flow: SubFlow, begins: bool, at: Time },
+    /// Heavy packets of the newest train, so many more.
+    Heavy { left: usize, at: Time },
+    /// The light packet behind them.
+    Light { at: Time },
+    /// News of pairs.
+    AwaitPairs,
+    /// News of the newest train.
+    AwaitTrain,
+}
+
+/// The detector `trains`.
+#[derive(Clone, Debug)]
+pub struct Trains {
+    params: TrainsParams,
+    plan: Plan,
+    began: Time,
+    baseline: Baseline,
+    /// Pairs that this round is to have in all.
+    rounds_pairs: usize,
+    path: Path,
+    trains: Vec<Train>,
+    /// What each train says, and whether it is closed.
+    evidence: Vec<Evidence>,
+    closed: usize,
+    /// The shortest time from sending to arrival by the two clocks, of the light and the heavy sub-flow.
+    least: [i64; 2],
+    /// The shortest and the longest time from sending to its news.
+    shortest_news: Duration,
+    longest_news: Duration,
+    last_sent: Time,
+    last_news: Time,
+    /// The longest time between arrivals of a train.
+    longest_gap: Duration,
+    /// Heavy packets of earlier detections that have used up what a new flow may send in one turn.
+    credit_used: usize,
+    /// Log-odds of fair queuing when this detection began, and at the end of the last one.
+    prior: f64,
+    posterior: f64,
+    ended: Option<Time>,
+    found: Finding,
+    outcome: Option<Outcome>,
+}
+
+impl Default for Trains {
+    fn default() -> Self {
+        Self::new(TrainsParams::default())
+    }
+}
+
+impl Trains {
+    /// A detector for one connection.
+    pub fn new(params: TrainsParams) -> Self {
+        Self {
+            params,
+            plan: Plan::Rest,
+            began: Time::ZERO,
+            baseline: Baseline::new(),
+            rounds_pairs: 0,
+            path: Path::default(),
+            trains: Vec::with_capacity(params.trains.max(params.trains_again)),
+            evidence: Vec::with_capacity(params.trains.max(params.trains_again)),
+            closed: 0,
+            least: [i64::MAX; 2],
+            shortest_news: Duration::MAX,
+            longest_news: Duration::ZERO,
+            last_sent: Time::ZERO,
+            last_news: Time::ZERO,
+            longest_gap: Duration::ZERO,
+            credit_used: 0,
+            prior: 0.0,
+            posterior: 0.0,
+            ended: None,
+            found: Finding::Unknown,
+            outcome: None,
+        }
+    }
+
+    /// Log-odds of fair queuing by all that was heard, in nats.
+    pub fn log_odds(&self) -> f64 {
+        self.prior + self.evidence.iter().map(Evidence::sum).sum::<f64>()
+    }
+
+    /// Trains that this detection has sent, the one under way included.
+    pub fn trains(&self) -> usize {
+        self.trains.len()
+    }
+
+    fn is_first(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    /// The shortest time from sending to arrival over the heavy sub-flow's path.
+    fn least(&self) -> i64 {
+        let [light, heavy] = self.least;
+        if self.path.known && light < i64::MAX { heavy.min(light - self.path.offset) } else { heavy }
+    }
+
+    /// A time by which pairs are apart: far enough that they rarely meet, and all of them within one round trip.
+    fn between_pairs(&self) -> Duration {
+        (self.shortest_news / 16).max(Duration::from_millis(5)).min(Duration::from_millis(20))
+    }
+
+    fn next_pair(&mut self, at: Time) {
+        self.plan = Plan::Pair { sub_flow: self.baseline.first(), begins: true, at };
+    }
+
+    /// Time between packets at the bottleneck, as far as is known.
+    fn spacing(&self) -> Option<Duration> {
+        let newest = self.trains.iter().rev().find_map(Train::spacing);
+        newest.or_else(|| (self.path.packet > 0).then(|| Duration::from_nanos(self.path.packet as u64)))
+    }
+
+    /// Heavy packets at the head of the next train that stay in order also behind fair queuing.
+    fn head(&self) -> usize {
+        let used = |train: &Train| train.arrived().count().saturating_sub(FAST_PATH);
+        let used = self.credit_used + self.trains.iter().map(used).sum::<usize>();
+        FAST_PATH + NEW_FLOW.saturating_sub(used).max(TURN)
+    }
+
+    /// Heavy packets of the next train.
+    fn size(&self, head: usize) -> usize {
+        let params = &self.params;
+        let spacing = self.spacing().map(Duration::as_nanos).filter(|spacing| *spacing > 0);
+        // Beyond the guard on either side there have to be some that say something.
+        let guards = spacing.map_or(0, |spacing| (2 * self.path.guard.max(0)) as u64 / spacing) as usize;
+        let fills = spacing.map_or(params.most, |spacing| (params.fill.as_nanos() / spacing) as usize);
+        let usual = head + NEEDED + guards.min(fills);
+        let size = match (self.trains.last(), self.evidence.last()) {
+            // Just so many that as many are lost as are needed.
+            (Some(last), _) if last.missing() > 1 => last.first_missing() + NEEDED,
+            (Some(last), Some(evidence)) if evidence.sum().abs() < 1.0 => {
+                usual.max((last.heavies.len() * 3 / 2).min(params.most.max(fills)))
+            }
+            _ => usual,
+        };
+        size.clamp(NEEDED + 1, params.longest.max(NEEDED + 1))
+    }
+
+    fn next_train(&mut self, at: Time) {
+        let head = self.head();
+        let size = self.size(head);
+        self.trains.push(Train::new(size, head));
+        self.evidence.push(Evidence::default());
+        self.plan = Plan::Heavy { left: size, at };
+    }
+
+    /// When what has not arrived is taken for lost.
+    fn patience(&self) -> Time {
+        let longest = self.longest_news;
+        if self.last_news <= self.began || self.longest_news == Duration::ZERO {
+            // Nothing was heard: the handshake alone tells how long that may take.
+            return self.last_sent + self.shortest_news * 3 + Duration::from_millis(200);
+        }
+        let due = self.last_sent + longest + longest / 4 + Duration::from_millis(10);
+        let pause = (self.shortest_news / 4).max(self.longest_gap * 4).max(Duration::from_millis(5));
+        due.max(self.last_news + pause)
+    }
+
+    /// Looks at what is known of a train.
+    fn weigh(&mut self, index: usize) {
+        let least = self.least();
+        self.evidence[index] = Evidence::of(&self.trains[index], &self.path, least);
+    }
+
+    fn close_pairs(&mut self, now: Time) {
+        self.path = self.baseline.path(self.params.guard);
+        if self.baseline.wants_more(&self.path) && self.params.pairs > 0 {
+            self.rounds_pairs = (self.baseline.len() + 2 * self.params.pairs).min(MOST_PAIRS);
+            self.next_pair(now);
+        } else if self.path.apart {
+            self.finish(now, Finding::Unknown);
+        } else {
+            self.next_train(now);
+        }
+    }
+
+    fn close_train(&mut self, now: Time) {
+        self.closed = self.trains.len();
+        for index in 0..self.closed {
+            self.weigh(index);
+        }
+        let odds = self.log_odds();
+        let certain = self.params.certain;
+        let leave = if self.found == Finding::Unknown { certain } else { self.params.leave };
+        let most = if self.is_first() { self.params.trains } else { self.params.trains_again };
+        if odds >= certain {
+            self.finish(now, Finding::FairQueued);
+        } else if odds <= -leave {
+            self.finish(now, Finding::Shared);
+        } else if self.trains.len() < most {
+            self.next_train(now);
+        } else {
+            self.give_up(now);
+        }
+    }
+
+    /// Trains or time are used up.
+    fn give_up(&mut self, now: Time) {
+        let losses: f64 = self.evidence.iter().map(|evidence| evidence.loss).sum();
+        let odds = self.log_odds() - losses + share(&self.trains[..self.closed]);
+        let certain = self.params.certain;
+        let finding = match self.found {
+            _ if odds >= certain => Finding::FairQueued,
+            _ if odds <= -certain => Finding::Shared,
+            // What was found is kept while more speaks for it than against it.
+            Finding::FairQueued if self.log_odds() > 0.0 => Finding::FairQueued,
+            Finding::Shared if self.log_odds() < 0.0 => Finding::Shared,
+            _ => Finding::Unknown,
+        };
+        self.finish(now, finding);
+    }
+
+    fn finish(&mut self, now: Time, finding: Finding) {
+        self.posterior = self.log_odds();
+        self.found = finding;
+        self.ended = Some(now);
+        self.plan = Plan::Rest;
+        let verdict = match finding {
+            Finding::Unknown => Verdict::default(),
+            _ => Verdict { finding, confidence: sigmoid(self.posterior.abs()), why: self.why(finding) },
+        };
+        self.outcome = Some(Outcome { verdict, rate: self.rate(finding) });
+    }
+
+    /// The signal that weighed most for `finding`.
+    fn why(&self, finding: Finding) -> &'static str {
+        let sign = if finding == Finding::FairQueued { 1.0 } else { -1.0 };
+        let sum = |signal: fn(&Evidence) -> f64| sign * self.evidence.iter().map(signal).sum::<f64>();
+        let signals =
+            [("order", sum(|one| one.order)), ("loss", sum(|one| one.loss)), ("delay", sum(|one| one.delay))];
+        let most = signals.into_iter().max_by(|one, other| one.1.total_cmp(&other.1));
+        most.filter(|(_, nats)| *nats > 0.0).map_or("share", |(signal, _)| signal)
+    }
+
+    /// Behind fair queuing the rate at which the newest train with enough arrivals came through; else what slow start would
+    /// have reached.
+    fn rate(&self, finding: Finding) -> Option<Rate> {
+        let trains = || self.trains.iter().rev();
+        if finding == Finding::FairQueued {
+            let best = trains().find(|train| train.arrived().count() >= 4);
+            return best.and_then(Train::rate).or_else(|| trains().find_map(Train::rate));
+        }
+        let train = trains().max_by_key(|train| train.arrived().count())?;
+        let bytes: u64 = train.arrived().map(|(car, _)| u64::from(car.bytes)).sum();
+        let round = self.longest_news.as_nanos();
+        let bits = u128::from(bytes) * 8_000_000_000 / u128::from(round.max(1));
+        (bytes > 0 && round > 0).then(|| Rate::from_bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Detector for Trains {
+    fn name(&self) -> &'static str {
+        "trains"
+    }
+
+    fn begin(&mut self, now: Time, rtt: Duration) {
+        if let Some(ended) = self.ended {
+            let passed = now.since(ended).as_secs_f64() / self.params.change.as_secs_f64().max(1e-9);
+            // A chain of two states that changes from either to the other once in that time.
+            let fair = 0.5 + (sigmoid(self.posterior) - 0.5) * (-2.0 * passed).exp();
+            self.prior = (fair / (1.0 - fair)).ln();
+            // The controller's packets have done so.
+            self.credit_used = NEW_FLOW;
+        }
+        self.outcome = None;
+        self.began = now;
+        self.last_sent = now;
+        self.last_news = Time::ZERO;
+        self.least = [i64::MAX; 2];
+        self.trains.clear();
+        self.evidence.clear();
+        self.closed = 0;
+        self.shortest_news = self.shortest_news.min(rtt.max(Duration::from_nanos(1)));
+        self.longest_news = Duration::ZERO;
+        if self.is_first() && self.params.pairs > 0 {
+            self.rounds_pairs = self.params.pairs.min(MOST_PAIRS);
+            self.next_pair(now);
+        } else if self.path.apart {
+            self.finish(now, Finding::Unknown);
+        } else {
+            self.next_train(now);
+        }
+    }
+
+    fn next(&self) -> Option<Departure> {
+        match self.plan {
+            Plan::Pair { sub_flow, at, .. } => Some(Departure { sub_flow, at }),
+            Plan::Heavy { at, .. } => Some(Departure { sub_flow: SubFlow::Heavy, at }),
+            Plan::Light { at } => Some(Departure { sub_flow: SubFlow::Light, at }),
+            Plan::Rest | Plan::AwaitPairs | Plan::AwaitTrain => None,
+        }
+    }
+
+    fn on_sent(&mut self, packet: &Packet) {
+        let &Packet { sub_flow, number, sent, bytes, .. } = packet;
+        let car = Car { number, sent, bytes, at: None };
+        let spacing = self.params.spacing;
+        match self.plan {
+            Plan::Pair { sub_flow: asked, begins, at } if asked == sub_flow => {
+                self.last_sent = sent;
+                self.baseline.on_sent(sub_flow, number, sent, begins);
+                let other = if sub_flow == SubFlow::Heavy { SubFlow::Light } else { SubFlow::Heavy };
+                if begins {
+                    self.plan = Plan::Pair { sub_flow: other, begins: false, at: sent + spacing };
+                } else if self.baseline.len() < self.rounds_pairs {
+                    self.next_pair((at + self.between_pairs()).max(sent));
+                } else {
+                    self.plan = Plan::AwaitPairs;
+                }
+            }
+            Plan::Heavy { left, .. } if sub_flow == SubFlow::Heavy => {
+                self.last_sent = sent;
+                if let Some(train) = self.trains.last_mut() {
+                    train.heavies.push(car);
+                }
+                let at = sent + spacing;
+                self.plan = if left > 1 { Plan::Heavy { left: left - 1, at } } else { Plan::Light { at } };
+            }
+            Plan::Light { .. } if sub_flow == SubFlow::Light => {
+                self.last_sent = sent;
+                if let Some(train) = self.trains.last_mut() {
+                    train.light = Some(car);
+                }
+                self.plan = Plan::AwaitTrain;
+            }
+            // What the host sends of its own accord, or the controller between trains, is part of no train.
+            _ => {}
+        }
+    }
+
+    fn on_arrival(&mut self, now: Time, packet: &Packet, at: Time) {
+        let &Packet { sub_flow, number, sent, .. } = packet;
+        let took = now.since(sent);
+        let index = sub_flow.index();
+        self.least[index] = self.least[index].min(signed(at, sent));
+        let mut known = self.is_first() && self.baseline.on_arrival(sub_flow, number, at);
+        if !known {
+            let trains = self.trains.iter_mut().enumerate().rev();
+            let found = trains.filter_map(|(index, train)| {
+                let before = train.arrived().map(|(_, at)| at).max();
+                let found = match sub_flow {
+                    SubFlow::Heavy => train.heavy_arrived(number, at),
+                    SubFlow::Light => train.light_arrived(number, at),
+                };
+                found.then_some((index, before))
+            });
+            let found = { found }.next();
+            if let Some((train, before)) = found {
+                known = true;
+                if let (SubFlow::Heavy, Some(before)) = (sub_flow, before) {
+                    self.longest_gap = self.longest_gap.max(at.since(before));
+                }
+                // It was taken for lost too early.
+                if train < self.closed {
+                    self.weigh(train);
+                }
+            }
+        }
+        if !known {
+            return;
+        }
+        self.last_news = now;
+        self.shortest_news = self.shortest_news.min(took);
+        self.longest_news = self.longest_news.max(took);
+        match self.plan {
+            Plan::AwaitPairs if self.baseline.is_complete() => self.close_pairs(now),
+            Plan::AwaitTrain if self.trains.last().is_some_and(Train::is_complete) => self.close_train(now),
+            _ => {}
+        }
+    }
+
+    fn timer(&self) -> Option<Time> {
+        let deadline = self.began + self.params.deadline;
+        match self.plan {
+            Plan::Rest => None,
+            Plan::AwaitPairs | Plan::AwaitTrain => Some(self.patience().min(deadline)),
+            Plan::Pair { .. } | Plan::Heavy { .. } | Plan::Light { .. } => Some(deadline),
+        }
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        let due = self.patience() <= now;
+        match self.plan {
+            Plan::Rest => {}
+            _ if self.began + self.params.deadline <= now => self.give_up(now),
+            Plan::AwaitPairs if due => self.close_pairs(now),
+            Plan::AwaitTrain if due => self.close_train(now),
+            _ => {}
+        }
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        self.outcome
+    }
+}
+
+/// A duration in signed nanoseconds; never so long that it would not fit.
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX / 4)
+}
+
+/// `at` less `since`, which may be later.
+fn signed(at: Time, since: Time) -> i64 {
+    at.as_nanos() as i64 - since.as_nanos() as i64
+}
+
+/// The probability of log-odds.
+fn sigmoid(nats: f64) -> f64 {
+    1.0 / (1.0 + (-nats).exp())
+}

@@ -1,0 +1,152 @@
+//! A train: some heavy packets, a light one behind them, and what became of each.
+
+use weir_core::{Duration, Rate, Time};
+
+/// A packet of a train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Car {
+    /// Its number in its sub-flow.
+    pub(super) number: u64,
+    /// When it was sent.
+    pub(super) sent: Time,
+    /// Its payload bytes.
+    pub(super) bytes: u32,
+    /// When it arrived, by the receiver's clock; none if it is lost or on its way.
+    pub(super) at: Option<Time>,
+}
+
+/// A train that is being sent or was sent.
+#[derive(Clone, Debug)]
+pub(super) struct Train {
+    /// The heavy packets in the order in which they were sent.
+    pub(super) heavies: Vec<Car>,
+    /// The packet behind them.
+    pub(super) light: Option<Car>,
+    /// Heavy packets at its head that may stay in order behind fair queuing too.
+    pub(super) head: usize,
+}
+
+impl Train {
+    /// A train of up to `heavies` heavy packets.
+    pub(super) fn new(heavies: usize, head: usize) -> Self {
+        Self { heavies: Vec::with_capacity(heavies), light: None, head }
+    }
+
+    /// Takes note of the arrival of a heavy packet; false if it is none of the train's.
+    pub(super) fn heavy_arrived(&mut self, number: u64, at: Time) -> bool {
+        // The numbers go up, though not by one where the host sent something in between.
+        let Ok(index) = self.heavies.binary_search_by_key(&number, |car| car.number) else { return false };
+        self.heavies[index].at = Some(at);
+        true
+    }
+
+    /// The same of the light packet.
+    pub(super) fn light_arrived(&mut self, number: u64, at: Time) -> bool {
+        let light = self.light.as_mut().filter(|light| light.number == number);
+        light.map(|light| light.at = Some(at)).is_some()
+    }
+
+    /// Whether every packet has arrived.
+    pub(super) fn is_complete(&self) -> bool {
+        self.light.is_some_and(|light| light.at.is_some()) && self.heavies.iter().all(|car| car.at.is_some())
+    }
+
+    /// Heavy packets that have arrived, as numbers and arrivals go.
+    pub(super) fn arrived(&self) -> impl DoubleEndedIterator<Item = (&Car, Time)> {
+        self.heavies.iter().filter_map(|car| Some((car, car.at?)))
+    }
+
+    /// Heavy packets that have not arrived.
+    pub(super) fn missing(&self) -> usize {
+        self.heavies.len() - self.arrived().count()
+    }
+
+    /// The place of the first that has not arrived; their number if all have.
+    pub(super) fn first_missing(&self) -> usize {
+        self.heavies.iter().position(|car| car.at.is_none()).unwrap_or(self.heavies.len())
+    }
+
+    /// The time between the arrivals of heavy packets: of all behind the head, or if these are too few of all.
+    pub(super) fn spacing(&self) -> Option<Duration> {
+        let (span, packets, _) = self.span()?;
+        Some(span / packets)
+    }
+
+    /// The rate of payload at which heavy packets arrived.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        let (span, _, bytes) = self.span()?;
+        let bits = u128::from(bytes) * 8_000_000_000 / u128::from(span.as_nanos().max(1));
+        Some(Rate::from_bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX)))
+    }
+
+    /// The time from the first to the last arrival, and what arrived in it.
+    fn span(&self) -> Option<(Duration, u64, u64)> {
+        let behind_head = self.heavies.get(self.head..).unwrap_or_default();
+        let enough = behind_head.iter().filter(|car| car.at.is_some()).count() >= 3;
+        let cars = if enough { behind_head } else { &self.heavies[..] };
+        let mut arrived = cars.iter().filter_map(|car| Some((car.at?, car.bytes)));
+        let (mut first, first_bytes) = arrived.next()?;
+        let (mut last, mut packets, mut bytes, mut head) = (first, 0, 0, u64::from(first_bytes));
+        for (at, more) in arrived {
+            packets += 1;
+            bytes += u64::from(more);
+            last = last.max(at);
+            if at < first {
+                // Overtaken on the way: the bytes of the earliest one do not count.
+                (bytes, first) = (bytes + head - u64::from(more), at);
+                head = u64::from(more);
+            }
+        }
+        (packets > 0 && last > first).then(|| (last.since(first), packets, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Car, Train};
+    use weir_core::{Duration, Rate, Time};
+
+    fn train(head: usize, arrivals: &[Option<u64>]) -> Train {
+        let mut train = Train::new(arrivals.len(), credit);
+        train.heavies.extend(arrivals.iter().zip(10..).map(|(at, number)| Car {
+            number,
+            sent: Time::ZERO,
+            bytes: 1250,
+            at: at.map(|ms| Time::ZERO + Duration::from_millis(ms)),
+        }));
+        train
+    }
+
+    #[test]
+    fn dispersion_is_what_arrived_after_the_first() {
+        // 1250 bytes in 2 ms are 5 Mbit/s.
+        let even = train(0, &[Some(10), Some(12), Some(14), Some(16)]);
+        assert_eq!(even.rate(), Some(Rate::from_bits_per_sec(5_000_000)));
+        assert_eq!(even.spacing(), Some(Duration::from_millis(2)));
+        // The order of arrivals does not matter, losses at the end do not either.
+        let mixed = train(0, &[Some(12), Some(10), Some(16), Some(14), None, None]);
+        assert_eq!(mixed.rate(), even.rate());
+        assert_eq!((mixed.missing(), even.missing()), (2, 0));
+        assert_eq!(train(0, &[Some(12), None]).rate(), None);
+    }
+
+    #[test]
+    fn what_a_new_flow_sends_at_once_does_not_count() {
+        let credited = train(3, &[Some(10), Some(11), Some(12), Some(14), Some(18), Some(22)]);
+        assert_eq!(credited.spacing(), Some(Duration::from_millis(4)));
+        let few = train(3, &[Some(10), Some(12), Some(14), Some(16)]);
+        assert_eq!(few.spacing(), Some(Duration::from_millis(2)));
+    }
+
+    #[test]
+    fn packets_are_known_by_their_numbers() {
+        let mut train = train(0, &[None, None]);
+        train.heavies[1].number = 17;
+        assert!(!train.heavy_arrived(11, Time::ZERO) && !train.light_arrived(11, Time::ZERO));
+        assert!(train.heavy_arrived(17, Time::ZERO) && train.heavy_arrived(10, Time::ZERO));
+        assert!(!train.is_complete());
+        train.light = Some(Car { number: 3, sent: Time::ZERO, bytes: 1250, at: None });
+        assert!(!train.light_arrived(2, Time::ZERO) && train.light_arrived(3, Time::ZERO));
+        assert!(train.is_complete());
+    }
+}

@@ -1,0 +1,64 @@
+//! How often a detector of fair queuing is right, how long it takes and what it costs:
+//!
+//! ```text
+//! cargo run --release -p weir-sim --example fq_accuracy -- grid trains 4
+//! cargo run --release -p weir-sim --example fq_accuracy -- drawn trains 1000 7
+//! ```
+//!
+//! `grid` is the paper's: 125 cells, behind `fq` and behind `pfifo`, alone and with a Cubic that began five seconds earlier, so
+//! many runs each with other phases. `drawn` draws conditions at random, so many of them, from the seed that follows. A line
+//! for each error comes before the tables.
+
+mod cases;
+mod run;
+mod tables;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cases::Case;
+use run::Found;
+
+/// Threads that run cases.
+const THREADS: usize = 2;
+
+// A run of a case draws from its own streams alone, so threads change nothing but the time that all take.
+#[allow(clippy::disallowed_methods)]
+fn run_all(cases: &[Case], detector: &str) -> Vec<Found> {
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(vec![None; cases.len()]);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some((index, case)) = {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    cases.get(index).map(|case| (index, case))
+                } {
+                    let result = run::run(case, detector);
+                    found.lock().expect("no run panics")[index] = Some(result);
+                }
+            });
+        }
+    });
+    found.into_inner().expect("no run panics").into_iter().flatten().collect()
+}
+
+#[allow(clippy::disallowed_methods)]
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let number =
+        |place: usize, usual: u64| words.get(place).and_then(|word| word.parse().ok()).unwrap_or(usual);
+    let detector = words.get(1).copied().unwrap_or("trains");
+    let cases = match words.first().copied() {
+        Some("grid") => cases::grid(number(2, 1)),
+        Some("drawn") => cases::drawn(number(2, 100), number(3, 1)),
+        _ => {
+            eprintln!("fq_accuracy grid DETECTOR RUNS | fq_accuracy drawn DETECTOR CASES SEED");
+            return;
+        }
+    };
+    let found = run_all(&cases, detector);
+    print!("{}", tables::errors(&cases, &found));
+    print!("{}", tables::summary(&cases, &found));
+}

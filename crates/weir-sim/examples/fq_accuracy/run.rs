@@ -1,0 +1,99 @@
+//! One detection in one condition.
+
+use weir_cc::Setup;
+use weir_core::{Duration, Rate, Time};
+use weir_fq::{Finding, Shared, catalog::Names};
+use weir_sim::{FlowSpec, HopId, HopSpec, Kind, Network, Pattern, Span, WorkloadSpec};
+
+use crate::cases::{Case, Cross};
+
+/// What a detection came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) finding: Finding,
+    pub(crate) confidence: f64,
+    pub(crate) why: &'static str,
+    /// From the first packet to the verdict; none if there was none in time.
+    pub(crate) took: Option<Duration>,
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
+}
+
+/// A detection that takes longer has failed.
+const LONGEST: Duration = Duration::from_secs(20);
+/// Payload of a full QUIC packet of the simulator.
+const MSS: u32 = 1425;
+
+/// Tries the detector in the condition.
+pub(crate) fn run(case: &Case, detector: &str) -> Found {
+    let &Case { rate, rtt, lead, seed, .. } = case;
+    let mut random = seed.stream("start");
+    let mut network = Network::new(seed, ());
+    let qdisc = case.qdisc.parse().unwrap_or_else(|error| panic!("{}: {error}", case.qdisc));
+    let spec = HopSpec::new(rate, qdisc, rtt).unwrap_or_else(|error| panic!("{case}: {error}"));
+    let hop = network.add_hop(spec.impairment(case.impairment));
+    if case.reverse {
+        let back = "pfifo limit 1bdp".parse().expect("a queue");
+        let limited = rtt.max(rate.time_for(10 * 1514));
+        network.add_back(hop, HopSpec::new(rate, back, limited).expect("a queue of some packets"));
+        let flow = FlowSpec::tcp("cubic", hop, rtt).expect("a flow");
+        network.add_flow(flow.up(true)).expect("a flow");
+    }
+    add_cross(&mut network, case, hop);
+    // Not in step with the cross traffic.
+    let start = lead + rtt + rtt.scale(random.unit());
+    let names = Names { detector: detector.to_owned(), shared: "cubic".to_owned(), fair: None, again: None };
+    let setup = Setup { mss: MSS, initial_window: 10, random: seed.stream("detector"), rate: None };
+    let shared = Shared::new(names.connection(&setup).unwrap_or_else(|error| panic!("{error}")));
+    let spec = || FlowSpec::quic("reno", hop, rtt).expect("a flow").hosts([1, 2]).start(start);
+    network.add_twins(spec(), spec(), &shared).unwrap_or_else(|error| panic!("{case}: {error}"));
+    let step = (rtt / 2).max(Duration::from_millis(5));
+    let mut now = Time::ZERO + start;
+    while now < Time::ZERO + start + LONGEST {
+        now += step;
+        network.run_until(now);
+        if shared.lock().findings().decided.is_some() {
+            break;
+        }
+    }
+    // What was lost until then is declared a little later.
+    network.run_until(now + rtt * 3);
+    let connection = shared.lock();
+    let findings = connection.findings();
+    let first = findings.changes.first().map_or(Finding::Unknown, |(_, finding)| *finding);
+    Found {
+        finding: first,
+        confidence: findings.verdict.confidence,
+        why: findings.verdict.why,
+        took: findings.began.zip(findings.decided).map(|(began, decided)| decided.since(began)),
+        sent: findings.sent.iter().sum(),
+        lost: findings.lost,
+    }
+}
+
+fn add_cross(network: &mut Network<()>, case: &Case, hop: HopId) {
+    let &Case { rate, rtt, cross, seed, .. } = case;
+    let mut random = seed.stream("cross");
+    match cross {
+        Cross::None => {}
+        Cross::Tcp(flows, controller) => {
+            for flow in 0..flows {
+                // One has the round trip of the connection that is tried, as in the paper.
+                let rtt = if flow == 0 { rtt } else { rtt.scale(0.5 + random.unit()) };
+                let start = if flow == 0 { Duration::ZERO } else { Duration::from_millis(random.below(500)) };
+                let spec = FlowSpec::tcp(controller, hop, rtt).expect("a flow");
+                network.add_flow(spec.start(start).hosts([2 + flow as u16, 2])).expect("a flow");
+            }
+        }
+        Cross::OnOff(flows, share) => {
+            let each = Rate::from_bits_per_sec((rate.scale(share).bits_per_sec() / u64::from(flows)).max(1));
+            for flow in 0..flows {
+                let spec = FlowSpec::new(Kind::Datagrams(each), &[hop], rtt).expect("a flow");
+                let spec = spec.hosts([2 + flow as u16, 2]);
+                let span = Span::Exponential(Duration::from_millis(50 + random.below(450)));
+                let pattern = Pattern::OnOff { users: 1, on: span, off: span };
+                network.add_workload(WorkloadSpec::new(spec, pattern)).expect("a workload");
+            }
+        }
+    }
+}
