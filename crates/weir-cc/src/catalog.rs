@@ -7,7 +7,8 @@ use weir_core::{Duration, Seed, words};
 
 use crate::{
     Allegro, Bbr1, Bbr3, Bbr3Params, Controller, Copa, Cubic, Cubic9438, Dctcp, Dctcp8257, Delay, Dip,
-    DipParams, EcnUse, Linux, Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup, Vivace, WindowRule,
+    DipParams, EcnUse, Linux, PccPublished, Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup, Vivace,
+    WindowRule,
 };
 
 /// Around what kind of transport a controller works.
@@ -195,6 +196,12 @@ pub const ALL: &[Entry] = &[
         also: &["vivace"],
         what: "gradient ascent on a utility of rate, delay and loss (NSDI 2018)",
         make: |choice, setup| Box::new(Vivace::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "pcc-published",
+        also: &[],
+        what: "pcc-vivace without delay in the utility: the fallback of the fair-queuing paper's program",
+        make: |choice, setup| Box::new(PccPublished::new(classic(choice), setup)),
     },
     Entry {
         name: "saw-tooth",

@@ -1,19 +1,21 @@
 //! The delay-based rule that a host picks behind fair queuing: faster by 1 % while the round trip is within 5 ms of the
-//! shortest ever seen, slower by 5 % else. Bachl, Fabini and Zseby, "Detecting Fair Queuing for Better Congestion Control",
-//! section III-B, with what its program (CN-TU/PCC-Uspace) does where the paper is silent.
+//! shortest ever seen, slower by 5 % else. Bachl, Fabini and Zseby, "Detecting Fair Queuing for Better Congestion
+//! Control", section III-B, with what its program (CN-TU/PCC-Uspace) does where the paper is silent.
 //!
 //! | paper, or program | here |
 //! |---|---|
 //! | rtt <= min + 5 ms: rate +1 %, else -5 % | times 1/0.99 and 1/1.05, as the program |
-//! | one decision per monitor interval of 1.5 smoothed round trips and its feedback (program) | the same |
+//! | one decision per monitor interval of 1.5 mean round trips and its feedback; a sample is a quarter of the mean (program) | the same |
 //! | mean round trip of the interval; the minimum never expires (program) | the same |
-//! | starts at 1 Mbit/s and doubles per interval until the first loss; one interval more; goes on with its goodput (program, one flow) | the same |
+//! | an interval of which all is lost: faster (program: no number is not larger) | the same |
+//! | an interval of a single packet decides nothing (program) | it decides |
+//! | starts at 1 Mbit/s and doubles per interval; the first loss begins an interval anew, and with its goodput it goes on (program, one flow) | the same, without the jitter; with [`Setup::rate`] it goes on with that |
 //! | no answer to loss, no least and no largest rate, nothing bounds what is in flight (program) | the same: that is its known weakness |
 //! | retransmissions, timer of 10 s (program) | the transport's; a timeout changes nothing |
 
 use weir_core::{Duration, Rate, Time};
 
-use crate::monitor::Monitor;
+use crate::monitor::{MeanRtt, Monitor};
 use crate::{Ack, Controller, EcnUse, Sent, Setup};
 
 /// Bits per second to begin with.
@@ -22,7 +24,7 @@ const FIRST_RATE: f64 = 1e6;
 const TOLERANCE: Duration = Duration::from_millis(5);
 const FASTER: f64 = 1.0 / 0.99;
 const SLOWER: f64 = 1.0 / 1.05;
-/// Length of an interval in smoothed round trips.
+/// Length of an interval in mean round trips.
 const ROUND_TRIPS: f64 = 1.5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,39 +41,35 @@ pub struct Delay {
     ecn: EcnUse,
     stage: Stage,
     rate: f64,
-    smoothed: Duration,
+    mean: MeanRtt,
+    min_rtt: Duration,
     monitor: Monitor,
 }
 
 impl Delay {
-    /// A connection that begins. `ecn` only says what its packets carry; it does not answer to marks.
-    pub fn new(ecn: EcnUse, _setup: &Setup) -> Self {
+    /// A connection that begins; steadily, if `setup` has the rate of its path. `ecn` only says what its packets carry;
+    /// it does not answer to marks.
+    pub fn new(ecn: EcnUse, setup: &Setup) -> Self {
         Self {
             ecn,
-            stage: Stage::Doubling,
-            rate: FIRST_RATE,
-            smoothed: Duration::ZERO,
+            stage: if setup.rate.is_some() { Stage::Steady } else { Stage::Doubling },
+            rate: setup.rate.map_or(FIRST_RATE, |rate| rate.bits_per_sec() as f64),
+            mean: MeanRtt::default(),
+            min_rtt: Duration::MAX,
             monitor: Monitor::default(),
         }
     }
 
-    /// A connection that has found its rate, as after the detection of fair queuing.
-    pub fn from_rate(ecn: EcnUse, rate: Rate, setup: &Setup) -> Self {
-        let rate = rate.bits_per_sec() as f64;
-        Self { stage: Stage::Steady, rate, ..Self::new(ecn, setup) }
-    }
-
-    fn decide(&mut self, loss: f64, mean_rtt: Option<f64>, min_rtt: Duration) {
+    fn decide(&mut self, loss: f64, mean_rtt: Option<f64>) {
         match self.stage {
-            Stage::Doubling if loss == 0.0 => self.rate *= 2.0,
-            Stage::Doubling => self.stage = Stage::Full,
+            Stage::Doubling => self.rate *= 2.0,
             Stage::Full => {
                 self.rate *= 1.0 - loss;
                 self.stage = Stage::Steady;
             }
             Stage::Steady => {
-                let Some(rtt) = mean_rtt else { return };
-                let near = rtt <= (min_rtt + TOLERANCE).as_secs_f64();
+                let most = (self.min_rtt + TOLERANCE).as_secs_f64();
+                let near = mean_rtt.is_none_or(|rtt| rtt <= most);
                 self.rate *= if near { FASTER } else { SLOWER };
             }
         }
@@ -84,19 +82,25 @@ impl Controller for Delay {
     }
 
     fn on_sent(&mut self, sent: &Sent) {
-        let length = self.smoothed.scale(ROUND_TRIPS);
+        let length = self.mean.get().scale(ROUND_TRIPS);
         self.monitor.on_sent(sent, |_| length);
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        if self.smoothed == Duration::ZERO && ack.smoothed_rtt > Duration::ZERO {
+        let first = self.mean.get() == Duration::ZERO;
+        self.mean.on_ack(ack);
+        self.min_rtt = self.min_rtt.min(ack.min_rtt);
+        if first && self.mean.get() > Duration::ZERO {
             self.monitor.plan(&[self.rate]);
         }
-        self.smoothed = ack.smoothed_rtt;
         self.monitor.on_ack(ack);
+        if self.stage == Stage::Doubling && ack.lost.packets > 0 {
+            self.stage = Stage::Full;
+            self.monitor.plan(&[self.rate]);
+        }
         if let Some([interval]) = self.monitor.results(ack.now) {
             let (loss, mean_rtt) = (interval.loss(), interval.mean_rtt());
-            self.decide(loss, mean_rtt, ack.min_rtt);
+            self.decide(loss, mean_rtt);
             self.monitor.plan(&[self.rate]);
         }
     }
@@ -119,19 +123,57 @@ impl Controller for Delay {
 #[cfg(test)]
 mod tests {
     use super::{Delay, Stage};
-    use crate::EcnUse;
-    use crate::testing::{Path, setup};
-    use weir_core::Duration;
+    use crate::testing::{Fate, Path, setup};
+    use crate::{EcnUse, Setup};
+    use weir_core::{Duration, Rate};
 
     #[test]
     fn five_milliseconds_decide() {
         let mut delay = Delay::new(EcnUse::Off, &setup());
         delay.stage = Stage::Steady;
-        let min = Duration::from_millis(10);
-        delay.decide(0.0, Some(0.0149), min);
-        assert!((delay.rate - 1e6 / 0.99).abs() < 1.0);
-        delay.decide(0.5, Some(0.0151), min);
-        assert!((delay.rate - 1e6 / 0.99 / 1.05).abs() < 1.0);
+        delay.min_rtt = Duration::from_millis(10);
+        let mut rate = 1e6;
+        // Whatever the loss; an interval of which nothing came back is no reason to be slower.
+        for (loss, rtt, factor) in [
+            (0.0, Some(0.0149), 1.0 / 0.99),
+            (0.5, Some(0.0151), 1.0 / 1.05),
+            (0.9, Some(0.0150), 1.0 / 0.99),
+            (1.0, None, 1.0 / 0.99),
+        ] {
+            delay.decide(loss, rtt);
+            rate *= factor;
+            assert!((delay.rate - rate).abs() < 1e-6, "{rtt:?}");
+        }
+    }
+
+    #[test]
+    fn a_known_rate_needs_no_start() {
+        let rate = Some(Rate::from_bits_per_sec(9_000_000));
+        let mut delay = Delay::new(EcnUse::Off, &Setup { rate, ..setup() });
+        let mut path = Path::bottleneck(10, 863, 100);
+        // It begins as fast as it is told, and takes a step per 2.5 round trips.
+        let packets = path.rate_over(&mut delay, Duration::from_millis(500));
+        assert!((750.0..863.0).contains(&packets), "{packets}");
+        let steps = (delay.rate / 9e6).ln() / (1.0f64 / 0.99).ln();
+        assert!((15.0..21.0).contains(&steps), "{steps}");
+        assert_eq!(path.lost(), 0);
+    }
+
+    #[test]
+    fn the_first_loss_ends_the_doubling_at_once() {
+        let mut delay = Delay::new(EcnUse::Off, &setup());
+        let mut path = Path::bottleneck(50, 863, 20);
+        while path.lost() == 0 {
+            path.step(&mut delay, &mut || Fate::Arrives);
+        }
+        assert_eq!(delay.stage, Stage::Full);
+        let rate = delay.rate;
+        while delay.stage == Stage::Full {
+            path.step(&mut delay, &mut || Fate::Arrives);
+            assert!(delay.rate <= rate);
+        }
+        // 863 packets/s of 1448 bytes are 10 Mbit/s.
+        assert!((9e6..11e6).contains(&delay.rate), "{}", delay.rate);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Monitor intervals: a stretch of time in which a sender keeps one rate, and what became of the packets sent in it (PCC,
-//! NSDI 2015 section 3.1).
+//! Monitor intervals: a stretch of time in which a sender keeps one rate, and what became of the packets sent in it
+//! (PCC, NSDI 2015 section 3.1).
 
 use weir_core::{Duration, Time};
 
@@ -48,6 +48,25 @@ impl Interval {
 
     fn covers(&self, sent: Time) -> bool {
         self.began <= sent && sent < self.end
+    }
+}
+
+/// A mean of the round trips of which each is a quarter when it is new, as the senders of PCC have it
+/// (CN-TU/PCC-Uspace).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MeanRtt(Duration);
+
+impl MeanRtt {
+    /// Takes note of an acknowledgement's sample; without one of its own before, the transport's serves.
+    pub(crate) fn on_ack(&mut self, ack: &Ack) {
+        let sample = ack.rtt.unwrap_or(ack.smoothed_rtt);
+        let first = self.0 == Duration::ZERO;
+        self.0 = if first { sample } else { (self.0 * 3 + ack.rtt.unwrap_or(self.0)) / 4 };
+    }
+
+    /// The mean; zero before the first sample.
+    pub(crate) const fn get(self) -> Duration {
+        self.0
     }
 }
 

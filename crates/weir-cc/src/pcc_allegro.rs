@@ -47,10 +47,6 @@ fn utility(rate: f64, loss: f64) -> f64 {
     rate * (1.0 - loss) * sigmoid - rate * loss
 }
 
-fn utility_of(interval: &Interval) -> f64 {
-    utility(interval.rate / 1e6, interval.loss())
-}
-
 impl Decisions {
     fn decide(&mut self, trials: &mut Trials, share: f64) {
         let first_is_higher = trials.try_pairs(share);
@@ -68,14 +64,16 @@ impl Decisions {
 impl Ascent for Decisions {
     const NAME: &'static str = "pcc-allegro";
 
+    fn utility(interval: &Interval) -> f64 {
+        utility(interval.rate / 1e6, interval.loss())
+    }
+
+    fn probe(&mut self, trials: &mut Trials) {
+        self.decide(trials, STEP);
+    }
+
     fn on_results(&mut self, trials: &mut Trials, results: [Interval; 4]) {
-        let utilities = results.map(|interval| utility_of(&interval));
-        if trials.is_starting() {
-            if !trials.start(utilities[0]) {
-                self.decide(trials, STEP);
-            }
-            return;
-        }
+        let utilities = results.map(|interval| Self::utility(&interval));
         match self.0 {
             Stage::Deciding { share, first_is_higher } => {
                 let [one, two] = pairs(utilities, first_is_higher);

@@ -43,10 +43,6 @@ fn utility(rate: f64, slope: f64, loss: f64) -> f64 {
     rate.powf(EXPONENT) - LATENCY * rate * growth - LOSS * rate * loss
 }
 
-fn utility_of(interval: &Interval) -> f64 {
-    utility(interval.rate / 1e6, interval.rtt_slope(), interval.loss())
-}
-
 impl Gradient {
     /// Moves the rate by a gradient in utility per Mbit/s.
     fn step(&mut self, rate: &mut f64, gradient: f64) {
@@ -69,21 +65,23 @@ impl Gradient {
 impl Ascent for Gradient {
     const NAME: &'static str = "pcc-vivace";
 
-    fn on_results(&mut self, trials: &mut Trials, results: [Interval; 4]) {
-        let utilities = results.map(|interval| utility_of(&interval));
-        if trials.is_starting() {
-            if trials.start(utilities[0]) {
-                return;
-            }
-        } else {
-            let [one, two] = pairs(utilities, self.first_is_higher);
-            let width = 2.0 * SHARE * trials.rate / 1e6;
-            let gradients = [(one.0 - one.1) / width, (two.0 - two.1) / width];
-            if gradients[0] * gradients[1] > 0.0 {
-                self.step(&mut trials.rate, (gradients[0] + gradients[1]) / 2.0);
-            }
-        }
+    fn utility(interval: &Interval) -> f64 {
+        utility(interval.rate / 1e6, interval.rtt_slope(), interval.loss())
+    }
+
+    fn probe(&mut self, trials: &mut Trials) {
         self.first_is_higher = trials.try_pairs(SHARE);
+    }
+
+    fn on_results(&mut self, trials: &mut Trials, results: [Interval; 4]) {
+        let utilities = results.map(|interval| Self::utility(&interval));
+        let [one, two] = pairs(utilities, self.first_is_higher);
+        let width = 2.0 * SHARE * trials.rate / 1e6;
+        let gradients = [(one.0 - one.1) / width, (two.0 - two.1) / width];
+        if gradients[0] * gradients[1] > 0.0 {
+            self.step(&mut trials.rate, (gradients[0] + gradients[1]) / 2.0);
+        }
+        self.probe(trials);
     }
 }
 

@@ -4,7 +4,7 @@ use thiserror::Error;
 use weir_cc::{Choice, Controller, EcnUse, Family, Setup};
 use weir_core::{Duration, words};
 
-use crate::{Chosen, Connection, Detector, Finding, Options, Trains};
+use crate::{Chosen, Connection, Detector, Doubling, DoublingParams, Finding, Options, Trains};
 
 /// One detector: its name, what it is, and how it is made.
 pub struct Entry {
@@ -20,13 +20,33 @@ pub struct Entry {
 }
 
 /// All detectors.
-pub const DETECTORS: &[Entry] = &[Entry {
-    name: "trains",
-    what: "order, loss and delay of a light packet behind a short train of heavy ones",
-    fair: "delay",
-    again: Some(Duration::from_secs(5)),
-    make: |_| Box::new(Trains::default()),
-}];
+pub const DETECTORS: &[Entry] = &[
+    Entry {
+        name: "published",
+        what: "the paper's program: rates double until both sub-flows lose, and the shares that got through decide",
+        fair: "delay",
+        again: None,
+        make: |setup| doubling(DoublingParams::PUBLISHED, setup),
+    },
+    Entry {
+        name: "paper",
+        what: "the same as the paper's text has it: each round trip, and by receiving rates",
+        fair: "delay",
+        again: None,
+        make: |setup| doubling(DoublingParams::PAPER, setup),
+    },
+    Entry {
+        name: "trains",
+        what: "order, loss and delay of a light packet behind a short train of heavy ones",
+        fair: "delay",
+        again: Some(Duration::from_secs(5)),
+        make: |_| Box::new(Trains::default()),
+    },
+];
+
+fn doubling(params: DoublingParams, setup: &Setup) -> Box<dyn Detector> {
+    Box::new(Doubling::new(params, setup.mss, setup.random.clone()))
+}
 
 /// There is no detector or controller of that name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -16,10 +16,14 @@
 pub mod catalog;
 mod connection;
 mod detector;
+mod doubling;
 mod gate;
+#[cfg(test)]
+mod toy;
 mod trains;
 
 pub use connection::{Choose, Chosen, Connection, Findings, Options};
 pub use detector::{Departure, Detector, Finding, Outcome, Packet, SubFlow, Verdict};
+pub use doubling::{Doubling, DoublingParams, Jitter, Measure, Pace};
 pub use gate::{Gate, Shared};
 pub use trains::{Trains, TrainsParams};

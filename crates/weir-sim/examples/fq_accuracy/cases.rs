@@ -61,8 +61,11 @@ pub(crate) fn grid(runs: u64) -> Vec<Case> {
         for cross in [Cross::None, Cross::Tcp(1, "cubic")] {
             for run in 0..runs {
                 for (rate, rtt, buffer) in cells() {
-                    let qdisc =
-                        if fair { format!("fq flow_limit {buffer}p") } else { format!("pfifo limit {buffer}p") };
+                    let qdisc = if fair {
+                        format!("fq flow_limit {buffer}p")
+                    } else {
+                        format!("pfifo limit {buffer}p")
+                    };
                     cases.push(Case {
                         group: format!("{kind} {}", if cross == Cross::None { "alone" } else { "cubic" }),
                         qdisc,

@@ -47,7 +47,8 @@ fn run_all(cases: &[Case], detector: &str) -> Vec<Found> {
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let number = |place: usize, usual: u64| words.get(place).and_then(|word| word.parse().ok()).unwrap_or(usual);
+    let number =
+        |place: usize, usual: u64| words.get(place).and_then(|word| word.parse().ok()).unwrap_or(usual);
     let detector = words.get(1).copied().unwrap_or("trains");
     let cases = match words.first().copied() {
         Some("grid") => cases::grid(number(2, 1)),

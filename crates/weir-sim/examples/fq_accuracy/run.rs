@@ -42,8 +42,7 @@ pub(crate) fn run(case: &Case, detector: &str) -> Found {
     add_cross(&mut network, case, hop);
     // Not in step with the cross traffic.
     let start = lead + rtt + rtt.scale(random.unit());
-    let names =
-        Names { detector: detector.to_owned(), shared: "cubic".to_owned(), fair: None, again: None };
+    let names = Names { detector: detector.to_owned(), shared: "cubic".to_owned(), fair: None, again: None };
     let setup = Setup { mss: MSS, initial_window: 10, random: seed.stream("detector"), rate: None };
     let shared = Shared::new(names.connection(&setup).unwrap_or_else(|error| panic!("{error}")));
     let spec = || FlowSpec::quic("reno", hop, rtt).expect("a flow").hosts([1, 2]).start(start);

@@ -46,7 +46,18 @@ pub(crate) fn summary(cases: &[Case], found: &[Found]) -> String {
     }
     let mut text = format!(
         "{:<16} {:>5} {:>6} {:>6} {:>7} {:>8} {:<16} {:>7} {:>7} {:>6} {:>7} {:>7}\n",
-        "queue", "cases", "fair", "shared", "unknown", "right %", "95 %", "median", "95th", "sent", "lost", "most"
+        "queue",
+        "cases",
+        "fair",
+        "shared",
+        "unknown",
+        "right %",
+        "95 %",
+        "median",
+        "95th",
+        "sent",
+        "lost",
+        "most"
     );
     for ((_, name), rows) in &groups {
         row(&mut text, name, rows);

@@ -44,7 +44,7 @@ fn each_of_the_catalogue_carries_quic_and_uses_an_empty_link() {
     for controller in quic_controllers() {
         // Attacks and trials of rates waste some of it.
         let least = match controller.as_str() {
-            "saw-tooth" | "dip" | "pcc-allegro" | "pcc-vivace" => 0.2,
+            "saw-tooth" | "dip" | "pcc-allegro" | "pcc-vivace" | "pcc-published" => 0.2,
             _ => 0.5,
         };
         alone("rate = '10mbit', rtt = '20ms', qdisc = 'bfifo limit 2bdp'", &controller, 3_000_000, |share| {
