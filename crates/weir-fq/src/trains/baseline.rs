@@ -47,6 +47,8 @@ pub(super) struct Path {
     pub(super) noisy: bool,
     /// The standard deviation of the difference of two arrivals.
     pub(super) scatter: i64,
+    /// The largest of what they were off by, single late packets left out.
+    pub(super) worst: i64,
     /// The sub-flows take different paths.
     pub(super) apart: bool,
 }
@@ -118,6 +120,11 @@ impl Baseline {
             return Path { offset: 0, packet: newest.offset.abs(), noisy: false, apart: false, ..newest };
         }
         if !all.known || newest.scatter < all.scatter / 2 { newest } else { all }
+    }
+
+    /// Whether so few pairs are complete that the scatter is a guess.
+    pub(super) fn is_short(&self) -> bool {
+        self.pairs.iter().filter_map(Pair::difference).count() < ENOUGH && self.round + 1 < MOST_ROUNDS
     }
 
     /// Whether further pairs would help, and how far apart: a slow bottleneck is to be done with one before the next comes.
@@ -196,7 +203,7 @@ fn path(pairs: &[Pair], floor: Duration) -> Path {
     // What noise alone may be is none.
     let doubt = 2.0 * scatter as f64 / (complete as f64).sqrt();
     let offset = if noisy && (offset.abs() as f64) < doubt && !apart { 0 } else { offset };
-    Path { offset, guard, packet, known: true, noisy, scatter, apart }
+    Path { offset, guard, packet, known: true, noisy, scatter, worst, apart }
 }
 
 /// The middle of some numbers; of an even count the mean of the two in the middle. Sorts them.

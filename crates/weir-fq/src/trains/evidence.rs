@@ -202,6 +202,7 @@ mod tests {
         known: true,
         noisy: false,
         scatter: 0,
+        worst: 0,
         apart: false,
     };
     /// Delay of the path without its queue.

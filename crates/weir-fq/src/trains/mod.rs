@@ -258,23 +258,42 @@ impl Trains {
         self.evidence[index] = Evidence::of(&self.trains[index], &self.path, least);
     }
 
+    /// Begins another round of pairs.
+    fn ask_pairs(&mut self, now: Time, between: Duration) {
+        self.between_pairs = between;
+        self.baseline.begin_round();
+        self.rounds_pairs = (self.baseline.len() + self.params.pairs + 1).min(MOST_PAIRS);
+        self.next_pair(now);
+    }
+
     fn close_pairs(&mut self, now: Time) {
         self.path = self.baseline.path(self.params.guard);
         let more = self.baseline.wants_more(&self.path).filter(|_| self.params.pairs > 0);
         if let Some(between) = more {
-            self.between_pairs = between;
-            self.baseline.begin_round();
-            self.rounds_pairs = (self.baseline.len() + self.params.pairs + 1).min(MOST_PAIRS);
-            self.next_pair(now);
+            self.ask_pairs(now, between);
         } else if self.path.apart {
             self.finish(now, Finding::Unknown);
-        } else {
+        } else if self.trains.is_empty() {
             self.next_train(now);
+        } else {
+            self.close_train(now);
         }
+    }
+
+    /// The pairs' own packet time may be scatter alone; a train shows it better. Tells whether what was thought clear is noisy.
+    fn sees_noise(&mut self) -> bool {
+        let Some(spacing) = self.trains.last().and_then(Train::even_spacing) else { return false };
+        let was = std::mem::replace(&mut self.path.noisy, true);
+        self.path.noisy =
+            was || self.path.known && 2 * self.path.worst > spacing.max(nanos(self.params.guard));
+        !was && self.path.noisy
     }
 
     fn close_train(&mut self, now: Time) {
         self.closed = self.trains.len();
+        if self.sees_noise() && self.is_first() && self.baseline.is_short() {
+            return self.ask_pairs(now, self.params.guard.max(Duration::from_millis(5)));
+        }
         for index in 0..self.closed {
             self.weigh(index);
         }
