@@ -7,8 +7,8 @@ use weir_core::{Duration, Seed, words};
 
 use crate::{
     Allegro, Bbr1, Bbr3, Bbr3Params, Controller, Copa, Cubic, Cubic9438, Dctcp, Dctcp8257, Delay, Dip,
-    DipParams, EcnUse, Linux, PccPublished, Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup, Vivace,
-    WindowRule,
+    DipParams, EcnUse, Linux, PccPublished, Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup, Share,
+    Vivace, WindowRule,
 };
 
 /// Around what kind of transport a controller works.
@@ -184,6 +184,12 @@ pub const ALL: &[Entry] = &[
         also: &[],
         what: "+1 % within 5 ms of the shortest round trip, else -5 %; for use behind fair queuing",
         make: |choice, setup| Box::new(Delay::new(classic(choice), setup)),
+    },
+    Entry {
+        name: "share",
+        also: &[],
+        what: "the rate at which packets are delivered, for a queue of one or two; for use behind fair queuing",
+        make: |choice, setup| Box::new(Share::new(classic(choice), setup)),
     },
     Entry {
         name: "pcc-allegro",

@@ -39,6 +39,7 @@ mod prague;
 mod reno;
 mod rfc9002;
 mod rtt;
+mod share;
 mod window;
 
 #[cfg(test)]
@@ -67,6 +68,7 @@ pub use prague::{Prague, PragueParams};
 pub use reno::Reno;
 pub use rfc9002::Rfc9002;
 pub use rtt::Rtt;
+pub use share::Share;
 pub use window::{Signal, Window, WindowRule};
 
 use weir_core::{Duration, Ecn, Random, Rate, Time};

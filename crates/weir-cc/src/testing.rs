@@ -169,6 +169,10 @@ impl Path {
         self.per_packet = 1_000_000_000 / packets_per_second;
     }
 
+    pub(crate) fn set_rtt(&mut self, rtt_ms: u64) {
+        self.rtt = Duration::from_millis(rtt_ms);
+    }
+
     /// Mean round-trip time in milliseconds since `rtt_sum` and `rtt_count` were set to zero.
     pub(crate) fn mean_rtt(&self) -> f64 {
         self.rtt_sum as f64 / self.rtt_count.max(1) as f64 / 1e6

@@ -38,7 +38,7 @@ pub const DETECTORS: &[Entry] = &[
     Entry {
         name: "trains",
         what: "order, loss and delay of a light packet behind a short train of heavy ones",
-        fair: "delay",
+        fair: "share",
         again: Some(Duration::from_secs(5)),
         make: |_| Box::new(Trains::default()),
     },

@@ -3,7 +3,10 @@
 //! ```text
 //! cargo run --release -p weir-sim --example fq_accuracy -- grid trains 4
 //! cargo run --release -p weir-sim --example fq_accuracy -- drawn trains 1000 7
+//! cargo run --release -p weir-sim --example fq_accuracy -- control trains share
 //! ```
+//!
+//! `control DETECTOR [CONTROLLER]` is what comes behind fair queuing: thirty seconds in each cell of the grid, detection included.
 //!
 //! `grid` is the paper's: 125 cells, behind `fq` and behind `pfifo`, alone and with a Cubic that began five seconds earlier, so
 //! many runs each with other phases. `drawn` draws conditions at random, so many of them, from the seed that follows. A line
@@ -17,14 +20,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cases::Case;
-use run::Found;
 
 /// Threads that run cases.
 const THREADS: usize = 2;
 
 // A run of a case draws from its own streams alone, so threads change nothing but the time that all take.
 #[allow(clippy::disallowed_methods)]
-fn run_all(cases: &[Case], detector: &str) -> Vec<Found> {
+fn run_all<T: Clone + Send>(cases: &[Case], run: impl Fn(&Case) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let found = Mutex::new(vec![None; cases.len()]);
     std::thread::scope(|scope| {
@@ -34,7 +36,7 @@ fn run_all(cases: &[Case], detector: &str) -> Vec<Found> {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     cases.get(index).map(|case| (index, case))
                 } {
-                    let result = run::run(case, detector);
+                    let result = run(case);
                     found.lock().expect("no run panics")[index] = Some(result);
                 }
             });
@@ -53,12 +55,21 @@ fn main() {
     let cases = match words.first().copied() {
         Some("grid") => cases::grid(number(2, 1)),
         Some("drawn") => cases::drawn(number(2, 100), number(3, 1)),
+        Some("control") => {
+            let cases: Vec<Case> =
+                cases::grid(1).into_iter().filter(|case| case.group == "fq alone").collect();
+            let held = run_all(&cases, |case| run::control(case, detector, words.get(2).copied()));
+            print!("{}", tables::control(&cases, &held));
+            return;
+        }
         _ => {
-            eprintln!("fq_accuracy grid DETECTOR RUNS | fq_accuracy drawn DETECTOR CASES SEED");
+            eprintln!(
+                "fq_accuracy grid DETECTOR RUNS | drawn DETECTOR CASES SEED | control DETECTOR CONTROLLER"
+            );
             return;
         }
     };
-    let found = run_all(&cases, detector);
+    let found = run_all(&cases, |case| run::run(case, detector));
     print!("{}", tables::errors(&cases, &found));
     print!("{}", tables::summary(&cases, &found));
 }

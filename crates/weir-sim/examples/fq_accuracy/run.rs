@@ -3,7 +3,7 @@
 use weir_cc::Setup;
 use weir_core::{Duration, Rate, Time};
 use weir_fq::{Finding, Shared, catalog::Names};
-use weir_sim::{FlowSpec, HopId, HopSpec, Kind, Network, Pattern, Span, WorkloadSpec};
+use weir_sim::{FlowId, FlowSpec, HopId, HopSpec, Kind, Network, Pattern, Span, WorkloadSpec};
 
 use crate::cases::{Case, Cross};
 
@@ -24,8 +24,31 @@ const LONGEST: Duration = Duration::from_secs(20);
 /// Payload of a full QUIC packet of the simulator.
 const MSS: u32 = 1425;
 
-/// Tries the detector in the condition.
-pub(crate) fn run(case: &Case, detector: &str) -> Found {
+/// What a connection did in [`CONTROL`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// Bytes of IP that arrived, in Mbit/s.
+    pub(crate) mbit: f64,
+    /// Mean over time of the smoothed round trip, in ms.
+    pub(crate) rtt: f64,
+    /// Of the packets sent.
+    pub(crate) lost: f64,
+}
+
+/// How long a connection is looked at.
+const CONTROL: Duration = Duration::from_secs(30);
+/// IP, UDP and QUIC headers of a packet.
+const HEADERS: u32 = 20 + 8 + 27;
+
+/// A network in which a connection with the detector begins.
+struct Set {
+    network: Network<()>,
+    shared: Shared,
+    flows: [FlowId; 2],
+    start: Duration,
+}
+
+fn set(case: &Case, detector: &str, fair: Option<&str>) -> Set {
     let &Case { rate, rtt, lead, seed, .. } = case;
     let mut random = seed.stream("start");
     let mut network = Network::new(seed, ());
@@ -42,11 +65,23 @@ pub(crate) fn run(case: &Case, detector: &str) -> Found {
     add_cross(&mut network, case, hop);
     // Not in step with the cross traffic.
     let start = lead + rtt + rtt.scale(random.unit());
-    let names = Names { detector: detector.to_owned(), shared: "cubic".to_owned(), fair: None, again: None };
+    let names = Names {
+        detector: detector.to_owned(),
+        shared: "cubic".to_owned(),
+        fair: fair.map(str::to_owned),
+        again: None,
+    };
     let setup = Setup { mss: MSS, initial_window: 10, random: seed.stream("detector"), rate: None };
     let shared = Shared::new(names.connection(&setup).unwrap_or_else(|error| panic!("{error}")));
     let spec = || FlowSpec::quic("reno", hop, rtt).expect("a flow").hosts([1, 2]).start(start);
-    network.add_twins(spec(), spec(), &shared).unwrap_or_else(|error| panic!("{case}: {error}"));
+    let flows = network.add_twins(spec(), spec(), &shared).unwrap_or_else(|error| panic!("{case}: {error}"));
+    Set { network, shared, flows, start }
+}
+
+/// Tries the detector in the condition.
+pub(crate) fn run(case: &Case, detector: &str) -> Found {
+    let rtt = case.rtt;
+    let Set { mut network, shared, start, .. } = set(case, detector, None);
     let step = (rtt / 2).max(Duration::from_millis(5));
     let mut now = Time::ZERO + start;
     while now < Time::ZERO + start + LONGEST {
@@ -68,6 +103,26 @@ pub(crate) fn run(case: &Case, detector: &str) -> Found {
         took: findings.began.zip(findings.decided).map(|(began, decided)| decided.since(began)),
         sent: findings.sent.iter().sum(),
         lost: findings.lost,
+    }
+}
+
+/// Lets a connection detect, and send for a while.
+pub(crate) fn control(case: &Case, detector: &str, fair: Option<&str>) -> Held {
+    let Set { mut network, flows, start, .. } = set(case, detector, fair);
+    network.run_until(Time::ZERO + start + CONTROL);
+    let [heavy, light] = flows.map(|flow| network.flow(flow));
+    let packets = (heavy.bytes + light.bytes) as f64 / f64::from(MSS);
+    let samples = heavy.samples.iter().filter(|sample| sample.rtt > Duration::ZERO);
+    let (mut sum, mut count) = (0.0, 0.0);
+    for sample in samples {
+        sum += sample.rtt.as_millis_f64();
+        count += 1.0;
+    }
+    let sent = (heavy.sent + light.sent) as f64;
+    Held {
+        mbit: packets * f64::from(8 * (MSS + HEADERS)) / CONTROL.as_secs_f64() / 1e6,
+        rtt: sum / f64::max(count, 1.0),
+        lost: (heavy.lost + light.lost) as f64 / sent,
     }
 }
 

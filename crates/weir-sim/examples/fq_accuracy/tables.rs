@@ -7,7 +7,7 @@ use weir_core::Duration;
 use weir_fq::Finding;
 
 use crate::cases::Case;
-use crate::run::Found;
+use crate::run::{Found, Held};
 
 fn is_right(case: &Case, found: &Found) -> bool {
     found.finding == if case.fair { Finding::FairQueued } else { Finding::Shared }
@@ -99,4 +99,26 @@ fn row(text: &mut String, name: &str, rows: &[(&Case, &Found)]) {
         mean(|found| found.lost),
         rows.iter().map(|(_, found)| found.lost).max().unwrap_or(0)
     );
+}
+
+/// A row for each buffer and one for all.
+pub(crate) fn control(cases: &[Case], held: &[Held]) -> String {
+    let mut groups: BTreeMap<u64, Vec<&Held>> = BTreeMap::new();
+    for (case, held) in cases.iter().zip(held) {
+        groups.entry(case.buffer).or_default().push(held);
+    }
+    let mut text = format!("{:<10} {:>8} {:>8} {:>8}\n", "buffer", "Mbit/s", "RTT ms", "lost %");
+    let mut row = |name: &str, some: &[&Held]| {
+        let mean = |number: fn(&Held) -> f64| {
+            some.iter().map(|held| number(held)).sum::<f64>() / some.len().max(1) as f64
+        };
+        let [mbit, rtt, lost] =
+            [mean(|held| held.mbit), mean(|held| held.rtt), 100.0 * mean(|held| held.lost)];
+        let _ = writeln!(text, "{name:<10} {mbit:>8.2} {rtt:>8.1} {lost:>8.2}");
+    };
+    for (buffer, some) in &groups {
+        row(&buffer.to_string(), some);
+    }
+    row("all", &held.iter().collect::<Vec<_>>());
+    text
 }

@@ -1,0 +1,363 @@
+//! For use behind fair queuing, where the rate of a flow is its share of the link and nobody else's queue: sends at the rate at
+//! which packets are delivered, a little more or less by how far its own queue is from one or two packets. With the rate of a
+//! packet train it begins at its share at once.
+//!
+//! Unlike [`Delay`](crate::Delay) it answers to loss, keeps between bounds, and knows the shortest round trip of ten seconds
+//! only.
+//!
+//! | case | what it does, once per round trip of at least 8 packets |
+//! |---|---|
+//! | queue q, target t | rate = delivered (1 + (t - q) / 2 RTT), at least 0.9 and at most 1.03 of it |
+//! | q below t / 4 | 1.03; 1.06 and 1.12 in the rounds that follow |
+//! | more than 2 % lost | 0.97 of what is delivered, and no more than that for three rounds |
+//! | a timeout | half the rate |
+//! | shortest round trip 8 s old | 0.75 of the rate for a round trip, so that a standing queue shows |
+//!
+//! t is 1.5 packet times at the delivered rate, at least 0.5 ms, and at most 3 ms or one packet time, below which no queue can
+//! be held. Sources: Keshav, "A Control-Theoretic Approach to Flow Control" (SIGCOMM 1991), for the rate of packet pairs as
+//! a flow's share; the constants were chosen in the simulator.
+
+use weir_core::{Duration, Rate, Time};
+
+use crate::bbr::micros;
+use crate::filter::MaxFilter;
+use crate::{Ack, Controller, EcnUse, Setup};
+
+/// A train's rate is a little high where the train met an empty queue.
+const OF_TRAIN: f64 = 0.95;
+const LEAST_TARGET: f64 = 0.5e-3;
+const MOST_TARGET: f64 = 3e-3;
+const TARGET_PACKETS: f64 = 1.5;
+const ROUND_PACKETS: u64 = 8;
+const FASTER: f64 = 0.03;
+const FASTEST: f64 = 0.12;
+const SLOWEST: f64 = -0.10;
+/// Of the packets of a round; below it losses are taken to be random.
+const LOSS: f64 = 0.02;
+const AFTER_LOSS: f64 = 0.97;
+const ROUNDS_AFTER_LOSS: u32 = 3;
+const DRAIN: f64 = 0.75;
+const MIN_RTT_US: u64 = 10_000_000;
+const REFRESH_US: u64 = 8_000_000;
+/// Rounds of which the largest delivery rate bounds rate and window.
+const BOUND_ROUNDS: u64 = 10;
+const BOUND: f64 = 1.25;
+/// Of the product of bound and shortest round trip, that may be in flight.
+const WINDOW_GAIN: f64 = 2.0;
+const SPARE_PACKETS: f64 = 4.0;
+/// Packets per round trip at the least.
+const FLOOR_PACKETS: f64 = 2.0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Doubles each round until a queue or a loss shows; left out with a known rate.
+    Starting,
+    Steady,
+    /// Lets the queue run dry for a round.
+    Draining,
+}
+
+/// What a round trip brought.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// It ends when a packet arrives that was sent when so many had been delivered.
+    end: u64,
+    /// When its first acknowledgement came, and bytes and packets since.
+    began: Option<Time>,
+    bytes: u64,
+    packets: u64,
+    lost: u64,
+    /// Shortest round trip in it.
+    rtt: Option<Duration>,
+    app_limited: bool,
+}
+
+/// The controller.
+#[derive(Clone, Debug)]
+pub struct Share {
+    ecn: EcnUse,
+    mss: f64,
+    initial: f64,
+    stage: Stage,
+    /// Payload bits per second.
+    rate: f64,
+    gain: f64,
+    after_loss: u32,
+    round: Round,
+    rounds: u64,
+    /// Delivered bits per second.
+    delivered: MaxFilter,
+    /// The shortest round trip in microseconds, as its distance from the longest number.
+    shortest: MaxFilter,
+    shortest_at: u64,
+}
+
+impl Share {
+    /// A connection that begins; steadily, if `setup` has the rate of its path. `ecn` only says what its packets carry; it does
+    /// not answer to marks.
+    pub fn new(ecn: EcnUse, setup: &Setup) -> Self {
+        let known = setup.rate.map(|rate| rate.bits_per_sec() as f64 * OF_TRAIN);
+        let mss = f64::from(setup.mss.max(1));
+        let initial = f64::from(setup.initial_window.max(1)) * mss;
+        Self {
+            ecn,
+            mss,
+            initial,
+            stage: if known.is_some() { Stage::Steady } else { Stage::Starting },
+            // A nominal round trip of 100 ms, until the handshake's or a sample is known.
+            rate: known.unwrap_or(initial * 8.0 / 0.1),
+            gain: FASTER,
+            after_loss: 0,
+            round: Round::default(),
+            rounds: 0,
+            delivered: MaxFilter::default(),
+            shortest: MaxFilter::default(),
+            shortest_at: 0,
+        }
+    }
+
+    fn min_rtt(&self) -> Option<f64> {
+        let distance = self.shortest.get();
+        (distance > 0).then(|| (u64::MAX - distance) as f64 / 1e6)
+    }
+
+    fn saw_rtt(&mut self, now: Time, rtt: Duration) {
+        let now = micros(now);
+        let rtt = (rtt.as_nanos() / 1000).max(1);
+        let before = self.shortest.get();
+        let known = self.shortest.update(MIN_RTT_US, now, u64::MAX - rtt);
+        if u64::MAX - rtt >= before || known < before {
+            self.shortest_at = now;
+        }
+    }
+
+    /// The queue to have, in seconds.
+    fn target(&self, delivered: f64) -> f64 {
+        let packet = self.mss * 8.0 / delivered.max(1.0);
+        (TARGET_PACKETS * packet).clamp(LEAST_TARGET, MOST_TARGET.max(packet))
+    }
+
+    /// Ends a round at `now`.
+    fn decide(&mut self, now: Time) {
+        let round = self.round;
+        let (Some(began), Some(rtt), Some(min_rtt)) = (round.began, round.rtt, self.min_rtt()) else {
+            return;
+        };
+        let elapsed = now.since(began).as_secs_f64();
+        if elapsed <= 0.0 || round.bytes == 0 {
+            return;
+        }
+        let delivered = round.bytes as f64 * 8.0 / elapsed;
+        self.rounds += 1;
+        let most = self.delivered.update(BOUND_ROUNDS, self.rounds, delivered as u64) as f64;
+        let (rtt, target) = (rtt.as_secs_f64(), self.target(delivered));
+        let queue = (rtt - min_rtt).max(0.0);
+        let loss = round.lost as f64 / (round.lost + round.packets) as f64;
+        if self.stage == Stage::Draining {
+            self.stage = Stage::Steady;
+            return;
+        }
+        if self.stage == Stage::Starting {
+            if loss <= LOSS && queue < target.max(min_rtt / 8.0) && !round.app_limited {
+                self.rate *= 2.0;
+                return;
+            }
+            self.stage = Stage::Steady;
+        }
+        self.after_loss = self.after_loss.saturating_sub(1);
+        if loss > LOSS {
+            self.after_loss = ROUNDS_AFTER_LOSS;
+            self.gain = FASTER;
+            self.rate = self.rate.min(delivered * AFTER_LOSS);
+        } else if queue < target / 4.0 {
+            if self.after_loss == 0 && !round.app_limited {
+                self.rate = self.rate.max(delivered * (1.0 + self.gain));
+                self.gain = (self.gain * 2.0).min(FASTEST);
+            }
+        } else {
+            self.gain = FASTER;
+            let step = (0.5 * (target - queue) / rtt).clamp(SLOWEST, FASTER);
+            if step < 0.0 || (self.after_loss == 0 && !round.app_limited) {
+                self.rate = delivered * (1.0 + step);
+            }
+        }
+        let floor = FLOOR_PACKETS * self.mss * 8.0 / rtt;
+        self.rate = self.rate.min(most * BOUND).max(floor);
+        if micros(now).saturating_sub(self.shortest_at) > REFRESH_US {
+            self.shortest_at = micros(now);
+            self.stage = Stage::Draining;
+        }
+    }
+}
+
+impl Controller for Share {
+    fn name(&self) -> &'static str {
+        "share"
+    }
+
+    fn on_handshake(&mut self, rtt: Duration) {
+        if self.stage == Stage::Starting && rtt > Duration::ZERO {
+            self.rate = self.initial * 8.0 / rtt.as_secs_f64();
+        }
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        if let Some(rtt) = ack.rtt {
+            self.saw_rtt(ack.now, rtt);
+            self.round.rtt = Some(self.round.rtt.map_or(rtt, |shortest| shortest.min(rtt)));
+        }
+        self.round.lost += u64::from(ack.lost.packets);
+        if ack.delivered.packets == 0 {
+            return;
+        }
+        self.round.app_limited |= ack.app_limited;
+        if self.round.began.is_none() {
+            self.round.began = Some(ack.now);
+        } else {
+            self.round.bytes += ack.delivered.bytes;
+            self.round.packets += u64::from(ack.delivered.packets);
+        }
+        let over = ack.rate.is_none_or(|sample| sample.prior_delivered >= self.round.end);
+        if over && self.round.packets >= ROUND_PACKETS {
+            self.decide(ack.now);
+            self.round = Round { end: ack.total_delivered, began: Some(ack.now), ..Round::default() };
+        }
+    }
+
+    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {
+        self.stage = Stage::Steady;
+        self.after_loss = ROUNDS_AFTER_LOSS;
+        let floor = self.min_rtt().map_or(0.0, |rtt| FLOOR_PACKETS * self.mss * 8.0 / rtt);
+        self.rate = (self.rate / 2.0).max(floor);
+        self.round = Round { end: self.round.end, ..Round::default() };
+    }
+
+    fn window(&self) -> u64 {
+        let rate = (self.delivered.get() as f64).max(self.rate);
+        let product = self.min_rtt().map_or(self.initial, |rtt| rate / 8.0 * rtt);
+        (WINDOW_GAIN * product + SPARE_PACKETS * self.mss) as u64
+    }
+
+    fn pacing(&self) -> Option<Rate> {
+        let rate = if self.stage == Stage::Draining { self.rate * DRAIN } else { self.rate };
+        Some(Rate::from_bits_per_sec(rate as u64))
+    }
+
+    fn burst(&self) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+
+    fn ecn(&self) -> EcnUse {
+        self.ecn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Share;
+    use crate::testing::{Fate, MSS, Path, random, setup};
+    use crate::{Controller, EcnUse, Setup};
+    use weir_core::{Duration, Rate};
+
+    /// Packets of 1448 bytes per second in 10 Mbit/s.
+    const TEN_MBIT: u64 = 863;
+
+    fn knowing(mbit: f64) -> Share {
+        let rate = Some(Rate::from_bits_per_sec((mbit * 1e6) as u64));
+        Share::new(EcnUse::Off, &Setup { rate, ..setup() })
+    }
+
+    #[test]
+    fn it_begins_at_the_rate_of_the_train_and_holds_a_packet_or_two() {
+        let mut share = knowing(10.0);
+        assert_eq!(share.pacing(), Some(Rate::from_bits_per_sec(9_500_000)));
+        let mut path = Path::bottleneck(50, TEN_MBIT, 100);
+        path.rate_over(&mut share, Duration::from_secs(2));
+        (path.rtt_sum, path.rtt_count) = (0, 0);
+        let rate = path.rate_over(&mut share, Duration::from_secs(30));
+        assert!(rate > 0.97 * TEN_MBIT as f64, "{rate}");
+        // A packet takes 1.2 ms; one is always on the link.
+        assert!(path.mean_rtt() < 50.0 + 1.2 + 3.0, "{}", path.mean_rtt());
+        assert_eq!(path.lost(), 0);
+    }
+
+    #[test]
+    fn it_finds_its_rate_by_itself() {
+        let mut share = Share::new(EcnUse::Off, &setup());
+        let mut path = Path::bottleneck(40, 4 * TEN_MBIT, 200);
+        path.rate_over(&mut share, Duration::from_secs(3));
+        let rate = path.rate_over(&mut share, Duration::from_secs(5));
+        assert!(rate > 0.95 * 4.0 * TEN_MBIT as f64, "{rate}");
+    }
+
+    #[test]
+    fn a_buffer_of_one_packet_costs_little() {
+        let mut share = knowing(20.0);
+        let mut path = Path::bottleneck(50, 2 * TEN_MBIT, 1);
+        let rate = path.rate_over(&mut share, Duration::from_secs(30));
+        let loss = path.lost() as f64 / (path.lost() + path.delivered()) as f64;
+        assert!(rate > 0.90 * 2.0 * TEN_MBIT as f64 && loss < 0.03, "{rate}, {loss} lost");
+    }
+
+    #[test]
+    fn it_follows_a_share_that_halves_and_comes_back() {
+        let mut share = knowing(20.0);
+        let mut path = Path::bottleneck(30, 2 * TEN_MBIT, 200);
+        path.rate_over(&mut share, Duration::from_secs(2));
+        path.set_rate(TEN_MBIT);
+        path.rate_over(&mut share, Duration::from_secs(2));
+        (path.rtt_sum, path.rtt_count) = (0, 0);
+        let rate = path.rate_over(&mut share, Duration::from_secs(5));
+        assert!(rate > 0.95 * TEN_MBIT as f64, "{rate}");
+        assert!(path.mean_rtt() < 30.0 + 6.0, "{}", path.mean_rtt());
+        path.set_rate(2 * TEN_MBIT);
+        path.rate_over(&mut share, Duration::from_secs(1));
+        let rate = path.rate_over(&mut share, Duration::from_secs(3));
+        assert!(rate > 0.93 * 2.0 * TEN_MBIT as f64, "{rate}");
+    }
+
+    #[test]
+    fn it_answers_to_loss_but_not_to_half_a_percent() {
+        let mut draws = random("loss");
+        let mut share = knowing(10.0);
+        let mut path = Path::bottleneck(40, TEN_MBIT, 50);
+        let mut fate =
+            |percent: u64| if draws.below(1000) < 10 * percent / 2 { Fate::Lost } else { Fate::Arrives };
+        path.run(&mut share, Duration::from_secs(10), &mut || fate(1));
+        let kept = path.delivered();
+        assert!(kept as f64 > 0.85 * 10.0 * TEN_MBIT as f64, "{kept}");
+        path.run(&mut share, Duration::from_secs(10), &mut || fate(40));
+        assert!(
+            (path.delivered() - kept) as f64 <= 0.5 * 10.0 * TEN_MBIT as f64,
+            "{}",
+            path.delivered() - kept
+        );
+    }
+
+    #[test]
+    fn a_path_that_became_longer_is_no_queue_for_long() {
+        let mut share = knowing(10.0);
+        let mut path = Path::bottleneck(20, TEN_MBIT, 100);
+        path.rate_over(&mut share, Duration::from_secs(5));
+        path.set_rtt(40);
+        path.rate_over(&mut share, Duration::from_secs(15));
+        let rate = path.rate_over(&mut share, Duration::from_secs(5));
+        assert!(rate > 0.95 * TEN_MBIT as f64, "{rate}");
+    }
+
+    #[test]
+    fn what_is_in_flight_has_a_bound() {
+        let mut share = knowing(10.0);
+        let mut path = Path::bottleneck(50, TEN_MBIT, 100);
+        path.rate_over(&mut share, Duration::from_secs(5));
+        // Two products of 10 Mbit/s and 50 ms, with what the queue adds.
+        let product = 10e6 / 8.0 * 0.0513;
+        let window = share.window() as f64;
+        assert!((1.8 * product..2.6 * product).contains(&window), "{window}");
+        let rate = share.pacing().unwrap();
+        share.on_timeout(path.now(), 0);
+        let halved = share.pacing().unwrap().bits_per_sec() as f64 / rate.bits_per_sec() as f64;
+        assert!((0.45..0.55).contains(&halved), "{halved}");
+        assert!(share.window() >= u64::from(MSS));
+    }
+}
