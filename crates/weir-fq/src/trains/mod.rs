@@ -356,7 +356,9 @@ impl Trains {
         let trains = || self.trains.iter().rev();
         if finding == Finding::FairQueued {
             let best = trains().find(|train| train.arrived().count() >= 4);
-            return best.and_then(Train::rate).or_else(|| trains().find_map(Train::rate));
+            let packet = Duration::from_nanos(self.path.packet.max(0) as u64);
+            let rate = |train: &Train| train.rate(packet);
+            return best.and_then(rate).or_else(|| trains().find_map(rate));
         }
         let train = trains().max_by_key(|train| train.arrived().count())?;
         let bytes: u64 = train.arrived().map(|(car, _)| u64::from(car.bytes)).sum();

@@ -103,9 +103,14 @@ impl Train {
         (tail > head).then(|| ((end - begin) / (tail - head)).max(0))
     }
 
-    /// The rate of payload at which heavy packets arrived.
-    pub(super) fn rate(&self) -> Option<Rate> {
-        let (span, _, bytes) = self.span()?;
+    /// The rate of payload at which heavy packets arrived, without the time that the light one took among them; `packet` is
+    /// how long the bottleneck takes for one, or less.
+    pub(super) fn rate(&self, packet: Duration) -> Option<Rate> {
+        let (span, packets, bytes) = self.span()?;
+        let last = self.arrived().map(|(_, at)| at).max()?;
+        let within = |at: Time| at < last && at + span > last;
+        let light = self.light.and_then(|light| light.at).is_some_and(within);
+        let span = if light { span - packet.min(span / (packets + 1)) } else { span };
         let bits = u128::from(bytes) * 8_000_000_000 / u128::from(span.as_nanos().max(1));
         Some(Rate::from_bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX)))
     }
@@ -152,13 +157,25 @@ mod tests {
     fn dispersion_is_what_arrived_after_the_first() {
         // 1250 bytes in 2 ms are 5 Mbit/s.
         let even = train(0, &[Some(10), Some(12), Some(14), Some(16)]);
-        assert_eq!(even.rate(), Some(Rate::from_bits_per_sec(5_000_000)));
+        assert_eq!(even.rate(Duration::ZERO), Some(Rate::from_bits_per_sec(5_000_000)));
         assert_eq!(even.spacing(), Some(Duration::from_millis(2)));
         // The order of arrivals does not matter, losses at the end do not either.
         let mixed = train(0, &[Some(12), Some(10), Some(16), Some(14), None, None]);
-        assert_eq!(mixed.rate(), even.rate());
+        assert_eq!(mixed.rate(Duration::ZERO), even.rate(Duration::ZERO));
         assert_eq!((mixed.missing(), even.missing()), (2, 0));
-        assert_eq!(train(0, &[Some(12), None]).rate(), None);
+        assert_eq!(train(0, &[Some(12), None]).rate(Duration::ZERO), None);
+    }
+
+    #[test]
+    fn the_light_packets_own_time_is_not_the_heavy_ones() {
+        let mut train = train(0, &[Some(10), Some(12), Some(16), Some(18)]);
+        let packet = Duration::from_millis(2);
+        assert_eq!(train.rate(packet), Some(Rate::from_bits_per_sec(3_750_000)));
+        let at = Some(Time::ZERO + Duration::from_millis(14));
+        train.light = Some(Car { number: 0, sent: Time::ZERO, bytes: 1250, at });
+        assert_eq!(train.rate(packet), Some(Rate::from_bits_per_sec(5_000_000)));
+        // What is said to be longer than it can be counts as a packet like the others.
+        assert_eq!(train.rate(packet * 9), train.rate(packet));
     }
 
     #[test]
