@@ -19,7 +19,7 @@ setup:
 	@tools/setup.sh
 
 build: setup
-	$(CARGO) build --release --locked -p weir
+	$(CARGO) build --release --locked -p weirnet
 
 demo: build
 	@demo/run.sh $(WEIR)
@@ -29,7 +29,7 @@ test: setup
 
 # The command as a router needs it, without the feature `lab` (docs/house.md).
 test-router: setup
-	$(CARGO) test -p weir --no-default-features --locked --test forms
+	$(CARGO) test -p weirnet --no-default-features --locked --test forms
 
 # Tests inside other kernels; KERNELS="6.1 7.2" and TESTS="weir-kernel/kernel_signals weir/up" choose them. This downloads some
 # 100 MB. The executable is the one that the tests use.
@@ -41,7 +41,7 @@ lint: setup
 	@tools/setup.sh lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p weir --no-default-features --locked -- -D warnings
+	$(CARGO) clippy -p weirnet --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	tools/check-docs.py
 	tools/check-house.py
