@@ -11,7 +11,7 @@ RULES ?= $(PREFIX)/lib/udev/rules.d
 # Of each fuzz target.
 SECONDS ?= 600
 
-.PHONY: all build setup demo test test-router test-vm lint msrv fuzz prove install uninstall clean
+.PHONY: all build setup demo test test-router test-vm lint msrv fuzz prove package install uninstall clean
 
 all: build
 
@@ -61,6 +61,10 @@ fuzz: setup
 LONGEST ?= 24
 prove: setup
 	@tools/prove.sh $(LONGEST)
+
+# The packages for the registry; they build from the files that they have.
+package: setup
+	@CARGO="$(CARGO)" tools/package.sh
 
 install: build
 	install -D -m 755 $(WEIR) $(DESTDIR)$(PREFIX)/bin/weir
