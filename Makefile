@@ -11,7 +11,7 @@ RULES ?= $(PREFIX)/lib/udev/rules.d
 # Of each fuzz target.
 SECONDS ?= 600
 
-.PHONY: all build setup demo test test-router test-vm lint msrv fuzz prove package install uninstall clean
+.PHONY: all build setup demo test test-router test-vm lint msrv fuzz prove package deny install uninstall clean
 
 all: build
 
@@ -65,6 +65,10 @@ prove: setup
 # The packages for the registry; they build from the files that they have.
 package: setup
 	@CARGO="$(CARGO)" tools/package.sh
+
+# Licences, origins and known faults of dependencies; the list of faults comes from the network (CONTRIBUTING.md).
+deny: setup
+	$(CARGO) deny check
 
 install: build
 	install -D -m 755 $(WEIR) $(DESTDIR)$(PREFIX)/bin/weir
