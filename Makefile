@@ -11,7 +11,7 @@ RULES ?= $(PREFIX)/lib/udev/rules.d
 # Of each fuzz target.
 SECONDS ?= 600
 
-.PHONY: all build setup demo test test-router test-vm lint msrv fuzz prove install uninstall clean
+.PHONY: all build setup demo test test-router test-vm lint msrv fuzz prove package deny install uninstall clean
 
 all: build
 
@@ -19,7 +19,7 @@ setup:
 	@tools/setup.sh
 
 build: setup
-	$(CARGO) build --release --locked -p weir
+	$(CARGO) build --release --locked -p weirnet
 
 demo: build
 	@demo/run.sh $(WEIR)
@@ -29,7 +29,7 @@ test: setup
 
 # The command as a router needs it, without the feature `lab` (docs/house.md).
 test-router: setup
-	$(CARGO) test -p weir --no-default-features --locked --test forms
+	$(CARGO) test -p weirnet --no-default-features --locked --test forms
 
 # Tests inside other kernels; KERNELS="6.1 7.2" and TESTS="weir-kernel/kernel_signals weir/up" choose them. This downloads some
 # 100 MB. The executable is the one that the tests use.
@@ -41,7 +41,7 @@ lint: setup
 	@tools/setup.sh lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p weir --no-default-features --locked -- -D warnings
+	$(CARGO) clippy -p weirnet --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	tools/check-docs.py
 	tools/check-house.py
@@ -61,6 +61,14 @@ fuzz: setup
 LONGEST ?= 24
 prove: setup
 	@tools/prove.sh $(LONGEST)
+
+# The packages for the registry; they build from the files that they have.
+package: setup
+	@CARGO="$(CARGO)" tools/package.sh
+
+# Licences, origins and known faults of dependencies; the list of faults comes from the network (CONTRIBUTING.md).
+deny: setup
+	$(CARGO) deny check
 
 install: build
 	install -D -m 755 $(WEIR) $(DESTDIR)$(PREFIX)/bin/weir

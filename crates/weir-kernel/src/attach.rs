@@ -74,9 +74,14 @@ impl Role {
     }
 }
 
+/// Where the TCX link of a traffic program is pinned.
+pub(super) fn link_pin(directory: &Path, role: Role) -> PathBuf {
+    directory.join(format!("{}-link", role.name()))
+}
+
 impl Place {
     fn link(&self, directory: &Path) -> PathBuf {
-        directory.join(format!("{}-link", self.role.name()))
+        link_pin(directory, self.role)
     }
 
     fn filter(&self, program: BorrowedFd<'_>) -> TcHook {

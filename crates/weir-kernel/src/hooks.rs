@@ -98,6 +98,23 @@ impl Hooks {
         }
     }
 
+    /// The side of the interface on which a program sits; `None` if it sits on another device.
+    pub(super) fn side_here(&self, role: Role) -> Option<Side> {
+        let (on_queue, side) = self.side(role);
+        (!on_queue || self.direction == Direction::Egress).then_some(side)
+    }
+
+    /// The programs that are attached by TCX, with the numbers of their links.
+    pub(super) fn links(&self) -> impl Iterator<Item = (Role, u32)> + use<> {
+        let pins = self.pins();
+        [Role::Reverse, Role::Forward].into_iter().filter_map(move |role| {
+            let path = attach::link_pin(&pins, role);
+            let info =
+                path.exists().then(|| talk::listen(|| Link::open(path).and_then(|link| link.info())).0)?;
+            Some((role, info.ok()?.id))
+        })
+    }
+
     /// `None` while the device is not there.
     fn place(&self, role: Role) -> Option<Place> {
         let (on_queue, side) = self.side(role);
@@ -125,7 +142,7 @@ impl Hooks {
             Part::Traffic(role) => self
                 .place(role)
                 .and_then(|place| attach::find(&pins, &place))
-                .filter(|_| !is_off(&pins.join(format!("{}-link", role.name())))),
+                .filter(|_| !is_off(&attach::link_pin(&pins, role))),
         };
         self.parts().into_iter().map(|part| (part, state(part))).collect()
     }
@@ -239,7 +256,7 @@ pub(super) fn detach(hooks: &Hooks, part: Part) -> Result<(), KernelError> {
     match part {
         Part::Signals => attach::detach_signals(&pins),
         Part::Traffic(role) => {
-            detach_now(&pins.join(format!("{}-link", role.name())));
+            detach_now(&attach::link_pin(&pins, role));
             match hooks.place(role) {
                 Some(place) => attach::detach(&pins, &place),
                 None => Ok(()),

@@ -5,15 +5,13 @@
 //! filters keep what they have, unless they take the packet away from Weir; chains of nftables would see nothing any
 //! more.
 
-use libbpf_rs::Link;
-
 use super::attach::Side;
 use super::filters::Filter;
 use super::hooks::Hooks;
 use super::nft::{self, Hooked};
 use super::qdisc::{self, LinkState};
+use super::sys;
 use super::up::UpError;
-use super::{sys, talk};
 
 /// The others.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +31,7 @@ impl Others {
     pub(super) fn at(link: &LinkState, hooks: &[Hooks]) -> Self {
         let mut filters = Filter::at_ingress(link.index).unwrap_or_default();
         filters.retain(|filter| !filter.is_ours());
-        let ours = links_of(hooks);
+        let ours: Vec<u32> = hooks.iter().flat_map(Hooks::links).map(|(_, number)| number).collect();
         let attached = sys::tcx_programs(link.index, Side::Ingress).unwrap_or_default();
         Self {
             device: link.name.clone(),
@@ -125,14 +123,4 @@ impl Others {
 
 fn list<T: ToString>(all: &[T]) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// The numbers of the links that Weir has pinned.
-fn links_of(hooks: &[Hooks]) -> Vec<u32> {
-    let pins = hooks.iter().map(Hooks::pins);
-    let paths = pins.flat_map(|pins| ["reverse-link", "redirect-link"].map(|name| pins.join(name)));
-    let number = |path: std::path::PathBuf| {
-        path.exists().then(|| talk::listen(|| Link::open(path).and_then(|link| link.info())).0.ok())?
-    };
-    paths.filter_map(number).map(|info| info.id).collect()
 }

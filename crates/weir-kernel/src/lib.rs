@@ -4,6 +4,7 @@
 //! The programs of `bpf/crq.bpf.c` run the responsiveness law of weir-law on every packet before it is queued and choose
 //! one of two HTB classes for it; tracing programs book the packets that the queue disciplines drop or mark.
 
+mod ahead;
 pub mod attach;
 mod check;
 mod config;

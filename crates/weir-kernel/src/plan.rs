@@ -8,6 +8,7 @@ use std::io;
 
 use weir_core::ETHERNET_MTU;
 
+use super::ahead;
 use super::attach::Hook;
 use super::hooks::{Hooks, Part, Presence};
 use super::ingress::Others;
@@ -221,6 +222,12 @@ impl Seen {
     pub(super) fn others(&self) -> Option<Others> {
         let hooks = [Direction::Egress, Direction::Ingress].map(|direction| self.hooks(direction));
         self.link.as_ref().map(|link| Others::at(link, &hooks))
+    }
+
+    /// What to know of programs that see packets before Weir's, where it shapes the directions `wanted`.
+    pub(super) fn ahead(&self, wanted: &[Direction]) -> Vec<String> {
+        let hooks = [Direction::Egress, Direction::Ingress].map(|direction| self.hooks(direction));
+        self.link.as_ref().map(|link| ahead::warnings(link, &hooks, wanted)).unwrap_or_default()
     }
 
     /// The programs of one direction.

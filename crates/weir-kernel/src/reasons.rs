@@ -135,7 +135,8 @@ mod tests {
         assert_eq!((subsystem, own[1], own[63], set(&own)), (3, 1, 1, 2));
     }
 
-    /// Reads the type information of other kernels too: `WEIR_BTF=a,b cargo test -p weir-kernel reasons -- --nocapture`.
+    /// Reads the type information of other kernels too:
+    /// `WEIR_BTF=a,b cargo test -p weirnet-kernel reasons -- --nocapture`.
     #[test]
     fn this_kernel_names_the_drops_of_a_queue() {
         let files = std::env::var("WEIR_BTF").unwrap_or_else(|_| "/sys/kernel/btf/vmlinux".to_owned());

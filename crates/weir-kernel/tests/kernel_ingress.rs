@@ -3,22 +3,19 @@
 #[path = "world/live.rs"]
 mod live;
 
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 
-use libbpf_rs::{TC_INGRESS, TcHook, libbpf_sys};
-use live::{DATAGRAMS, arrive, down, index, program, quietly, said, send_datagrams, sent_by, up};
+use libbpf_rs::{TC_INGRESS, TcHook};
+use live::{DATAGRAMS, arrive, down, index, quietly, said, send_datagrams, sent_by, up};
 use weir_kernel::attach::Hook;
 use weir_kernel::{self as kernel, ifb_name};
+use weir_testkit::bpf::{self, At, TCX_DROP, TCX_NEXT, TCX_PASS, Theirs, XDP_PASS};
 use weir_testkit::world::World;
 
 /// The bottleneck's address on the way to the server.
 const HERE: &str = "10.99.0.9";
 const INGRESS: &str = "to-s rate 100mbit queues bfifo/bfifo direction ingress flows 64";
 const BOTH: &str = "to-s rate 100mbit queues bfifo/bfifo direction both flows 64";
-/// `TC_ACT_SHOT`, `TC_ACT_OK` and `TCX_NEXT`.
-const DROP: i32 = 2;
-const PASS: i32 = 0;
-const NEXT: i32 = -1;
 
 fn world() -> Option<World> {
     let world = World::new()?;
@@ -52,44 +49,24 @@ fn has_nft() -> bool {
     has
 }
 
-/// Somebody's program at the ingress of `to-s`.
-enum Theirs {
-    Tcx(#[expect(dead_code, reason = "holds it there")] OwnedFd),
-    Filter,
+/// Somebody's program at the ingress of `to-s`; of one that is a filter nothing is held.
+type Put = fn(i32) -> Option<Theirs>;
+
+fn tcx(answer: i32) -> Option<Theirs> {
+    Some(Theirs::put(index("to-s"), At::Tcx { egress: false, first: false }, answer).unwrap())
 }
 
-/// Makes one that answers each packet so.
-type Put = fn(i32) -> Theirs;
+fn filter(answer: i32) -> Option<Theirs> {
+    let program = bpf::filter(answer).unwrap();
+    let mut hook = TcHook::new(program.as_fd());
+    hook.ifindex(index("to-s") as i32).attach_point(TC_INGRESS).handle(1).priority(40_000);
+    hook.create().unwrap().attach().unwrap();
+    None
+}
 
-impl Theirs {
-    fn tcx(answer: i32) -> Self {
-        let program = program(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, answer);
-        let options = libbpf_sys::bpf_link_create_opts {
-            sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
-            flags: libbpf_sys::BPF_F_AFTER,
-            ..Default::default()
-        };
-        let (of, at) = (program.as_raw_fd(), libbpf_sys::BPF_TCX_INGRESS);
-        // SAFETY: the descriptor is open, the options are of the stated size.
-        let link = unsafe { libbpf_sys::bpf_link_create(of, index("to-s") as i32, at, &options) };
-        assert!(link >= 0, "{}", std::io::Error::from_raw_os_error(-link));
-        // SAFETY: it was made just now.
-        Self::Tcx(unsafe { OwnedFd::from_raw_fd(link) })
-    }
-
-    fn filter(answer: i32) -> Self {
-        let program = program(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, answer);
-        let mut hook = TcHook::new(program.as_fd());
-        hook.ifindex(index("to-s") as i32).attach_point(TC_INGRESS).handle(1).priority(40_000);
-        hook.create().unwrap().attach().unwrap();
-        Self::Filter
-    }
-
-    fn remove(self) {
-        match self {
-            Self::Tcx(_) => {}
-            Self::Filter => quietly("tc filter del dev to-s ingress prio 40000"),
-        }
+fn remove(theirs: Option<Theirs>) {
+    if theirs.is_none() {
+        quietly("tc filter del dev to-s ingress prio 40000");
     }
 }
 
@@ -97,18 +74,18 @@ impl Theirs {
 #[test]
 fn what_others_drop_stays_dropped() {
     let Some(world) = world() else { return };
-    let kinds: [(&str, Put); 2] = [("filter", Theirs::filter), ("TCX", Theirs::tcx)];
+    let kinds: [(&str, Put); 2] = [("filter", filter), ("TCX", tcx)];
     let known = if has_tcx() { 2 } else { 1 };
     for (name, put) in kinds.into_iter().take(known) {
         for first in [true, false] {
             let at = format!("{name}, there {}", if first { "first" } else { "later" });
             let theirs = world.bottleneck.enter(move || {
-                let before = first.then(|| put(DROP));
+                let before = first.then(|| put(TCX_DROP));
                 up(INGRESS).unwrap();
-                before.unwrap_or_else(|| put(DROP))
+                before.unwrap_or_else(|| put(TCX_DROP))
             });
             assert_eq!(received(&world), 0, "{at}");
-            world.bottleneck.enter(move || theirs.remove());
+            world.bottleneck.enter(move || remove(theirs));
             let ifb = world.bottleneck.enter(|| ifb_name(index("to-s")));
             let queue = ifb.clone();
             let before = world.bottleneck.enter(move || sent_by(&queue));
@@ -271,28 +248,19 @@ fn who_may_keep_packets_from_the_queues_is_named() {
             assert_eq!(up(INGRESS).unwrap().warnings, warnings);
             down("to-s");
             drop(theirs);
-            quietly("tc qdisc del dev to-s clsact 2>/dev/null; ip link set dev to-s xdpgeneric off");
+            quietly("tc qdisc del dev to-s clsact 2>/dev/null");
         });
     };
     warned(|| None, &[]);
-    warned(|| Some(Theirs::filter(PASS)), &["bpf prio 40000", "continue"]);
+    warned(|| filter(TCX_PASS), &["bpf prio 40000", "continue"]);
     if has_tcx() {
-        warned(|| Some(Theirs::tcx(PASS)), &["TCX", "TCX_NEXT"]);
-        warned(|| Some(Theirs::tcx(NEXT)), &["TCX"]);
+        warned(|| tcx(TCX_PASS), &["TCX", "TCX_NEXT"]);
+        warned(|| tcx(TCX_NEXT), &["TCX"]);
     }
-    let xdp = || {
-        let program = program(libbpf_sys::BPF_PROG_TYPE_XDP, 2);
-        // SAFETY: the descriptor is open and no options are given.
-        let attached = unsafe {
-            libbpf_sys::bpf_xdp_attach(
-                index("to-s") as i32,
-                program.as_raw_fd(),
-                libbpf_sys::XDP_FLAGS_SKB_MODE,
-                std::ptr::null(),
-            )
-        };
-        assert_eq!(attached, 0);
-        None
-    };
-    warned(xdp, &["XDP", "twice", "xdpdrv"]);
+    warned(|| xdp(true), &["XDP", "twice", "xdpdrv"]);
+    warned(|| xdp(false), &[]);
+}
+
+fn xdp(generic: bool) -> Option<Theirs> {
+    Some(Theirs::put(index("to-s"), At::Xdp { generic }, XDP_PASS).unwrap())
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use weir_kernel::{self as kernel, Phase, Setup, Step, UpError};
+use weir_testkit::bpf::{self, At};
 use weir_testkit::world::{SERVER, World};
 
 /// The bottleneck's address on the way to the server.
@@ -49,23 +50,6 @@ fn said(line: &str) -> String {
     String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
 
-/// Programs that sit at a side of an interface by TCX (`BPF_PROG_QUERY`).
-fn tcx_programs(index: u32, side: u32) -> u32 {
-    let mut count = 0;
-    // SAFETY: no array is asked for, only its length.
-    let result = unsafe {
-        libbpf_rs::libbpf_sys::bpf_prog_query(
-            index as i32,
-            side,
-            0,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            &raw mut count,
-        )
-    };
-    if result == 0 { count } else { 0 }
-}
-
 #[allow(clippy::disallowed_methods)]
 fn pause(milliseconds: u64) {
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
@@ -92,8 +76,9 @@ fn everything(device: &str) -> String {
     all += &said(&format!(
         "tc class show dev {device}; tc filter show dev {device} ingress; tc filter show dev {device} egress"
     ));
-    for side in [libbpf_rs::libbpf_sys::BPF_TCX_INGRESS, libbpf_rs::libbpf_sys::BPF_TCX_EGRESS] {
-        all += &format!("tcx {side}: {}\n", tcx_programs(index(device), side));
+    for egress in [false, true] {
+        let programs = bpf::programs(index(device), At::Tcx { egress, first: true });
+        all += &format!("tcx, egress {egress}: {programs}\n");
     }
     all += &format!("{:?} {:?}", files("/run/weir"), files("/sys/fs/bpf/weir"));
     // How many packets passed is no setting; an IFB device that is made again has another index and address.

@@ -1,5 +1,5 @@
 //! This kernel's verifier takes every program with every kind of settings. Prints what that cost it, and what a packet
-//! costs: `cargo test --release -p weir-link --test kernel_verifier -- --nocapture`.
+//! costs: `cargo test --release -p weirnet-kernel --test kernel_verifier -- --nocapture`.
 
 use weir_kernel::{LinkLayer, ProgramConfig, Programs, Role, TestPacket};
 use weir_law::{Params, Preset};

@@ -34,6 +34,8 @@ mod params_tests;
 #[cfg(test)]
 mod parsed_tests;
 #[cfg(test)]
+mod plausible_tests;
+#[cfg(test)]
 mod progress_tests;
 #[cfg(test)]
 mod property_tests;

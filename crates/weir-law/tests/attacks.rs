@@ -1,5 +1,5 @@
 //! Attacks on the live table: what outsiders, senders and receivers can do to it. The same traffic runs through the loaded
-//! programs in weir-link's tests.
+//! programs in weir-kernel's tests.
 
 use weir_core::{Bytes, CycleId, Duration, QueueChoice, Seed};
 use weir_law::live::{LiveConfig, LiveTable};

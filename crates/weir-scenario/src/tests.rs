@@ -201,8 +201,8 @@ fn the_reference_pages_list_the_keys_as_they_are_declared() {
         let differs = page.lines().zip(wanted.lines()).find(|(page, wanted)| page != wanted);
         assert!(
             page == wanted,
-            "docs/reference/{name} is not as the keys are declared; `WEIR_WRITE_PAGES=1 cargo test -p weir-scenario` \
-             mends it: {differs:?}"
+            "docs/reference/{name} is not as the keys are declared; \
+             `WEIR_WRITE_PAGES=1 cargo test -p weirnet-scenario` mends it: {differs:?}"
         );
     }
     let left: Vec<_> = tables.iter().map(|(table, _)| table).collect();

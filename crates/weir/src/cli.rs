@@ -131,7 +131,7 @@ pub(crate) fn absent(said: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(verb)) = said.get(ContextKind::InvalidSubcommand) else { return None };
     (!cfg!(feature = "lab") && LAB.contains(&verb.as_str())).then(|| {
         format!(
-            "this weir was built without its lab, which '{verb}' is of; one with it: cargo build --release -p weir"
+            "this weir was built without its lab, which '{verb}' is of; one with it: cargo build --release -p weirnet"
         )
     })
 }

@@ -1,12 +1,14 @@
 //! Whatever happens to a live interface, in whatever order: commands that end, fail or are killed, an interface that
-//! flaps, is renamed, goes and comes back or visits another namespace, and others who change qdiscs, filters and
-//! rules of nftables meanwhile. `weir down --all` leads back to what was there, and packets cross.
+//! flaps, is renamed, goes and comes back or visits another namespace, and others who change qdiscs, filters, programs
+//! at TCX and XDP and rules of nftables meanwhile. `weir down --all` leads back to what was there, and packets cross.
 //!
 //! Steps are drawn from a seed. `WEIR_STEPS` says how many (200 unless set), `WEIR_SEED` which ones; a failure prints
 //! all that led to it.
 
 #![allow(clippy::disallowed_methods, reason = "the environment says how long to go on")]
 
+#[path = "operations/programs.rs"]
+mod programs;
 mod wire;
 
 use std::fmt::Write as _;
@@ -14,8 +16,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
 use weir_testbed::host::Namespace;
+use weir_testkit::bpf::{At, TCX_NEXT, Theirs};
 use weir_testkit::skip::is_root;
-use wire::{FAR, NEAR, Wire, apart, stderr};
+use wire::{FAR, NEAR, Wire, apart, index, stderr};
 
 /// Steps between two looks at whether all is as it was.
 const STRIDE: usize = 25;
@@ -34,7 +37,7 @@ impl Draw {
         ((mixed ^ (mixed >> 31)) % bound as u64) as usize
     }
 
-    fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+    fn of<T: Copy>(&mut self, words: &[T]) -> T {
         words[self.below(words.len())]
     }
 }
@@ -50,6 +53,11 @@ struct Scene {
     /// A chain of nftables is there.
     chain: bool,
     has_nft: bool,
+    /// Their programs, at most one at each place.
+    theirs: Vec<Theirs>,
+    /// How often all was up beside some, and how often one of those dropped all.
+    beside: [usize; 2],
+    has_tcx: bool,
     log: String,
 }
 
@@ -83,6 +91,11 @@ impl Scene {
         if !has_nft {
             weir_testkit::skip::skip("nft", "rules of others at the ingress");
         }
+        let tcx = At::Tcx { egress: false, first: true };
+        let has_tcx = wire.near.enter(|| Theirs::put(index("w0"), tcx, TCX_NEXT)).unwrap().is_ok();
+        if !has_tcx {
+            weir_testkit::skip::skip("tcx", "programs of others");
+        }
         let scene = Self {
             wire,
             elsewhere,
@@ -91,6 +104,9 @@ impl Scene {
             root: false,
             chain: false,
             has_nft,
+            theirs: Vec::new(),
+            beside: [0; 2],
+            has_tcx,
             log: String::new(),
         };
         scene.make_again();
@@ -154,9 +170,10 @@ impl Scene {
             0..=3 => {
                 let (words, receives) = self.setup();
                 let hindered = self.root || self.chain && receives;
-                let (done, _) = self.weir(&format!("up {device} {words}"), kill_at);
+                let (done, output) = self.weir(&format!("up {device} {words}"), kill_at);
                 assert!(done || hindered || kill_at.is_some(), "{}", self.log);
                 if done {
+                    self.assert_warned(&stderr(&output), &words);
                     self.assert_up();
                 }
             }
@@ -186,6 +203,12 @@ impl Scene {
         );
         let (whole, output) = self.weir("show", None);
         assert!(whole || self.chain, "{}\n{}", wire::stdout(&output), self.log);
+        self.beside[0] += usize::from(!self.theirs.is_empty());
+        if self.theirs.iter().any(programs::drops) {
+            self.beside[1] += 1;
+            assert!(!self.wire.crosses(), "what others drop stays dropped\n{}", self.log);
+            return;
+        }
         // The kernel lets packets pass some time after an interface has come up.
         assert!((0..5).any(|_| self.wire.crosses()), "{}", self.log);
     }
@@ -208,6 +231,7 @@ impl Scene {
             "make again" => {
                 self.make_again();
                 self.root = false;
+                self.theirs.clear();
                 self.forget_chain();
             }
             "move" => {
@@ -286,6 +310,8 @@ impl Scene {
         for ours in ["weir", "57e1", "57e2:", "57e3:", "mirred", "direct-action"] {
             assert!(!left.contains(ours), "'{ours}' is left: {left}\n{}", self.log);
         }
+        self.assert_no_other_tcx();
+        self.theirs.clear();
         self.forget_chain();
         self.wire.said(&format!("tc qdisc del dev {device} root; tc qdisc del dev {device} clsact"));
         self.root = false;
@@ -324,14 +350,19 @@ fn any_order_of_operations_leads_back() {
     assert!(scene.wire.crosses(), "there is a wire");
     let first = plain(&scene.wire.everything());
     for step in 1..=steps {
-        match scene.draw.below(10) {
+        match scene.draw.below(12) {
             0..=4 => scene.command(),
             5..=7 => scene.event(),
-            _ => scene.others(),
+            8 | 9 => scene.others(),
+            _ => scene.programs(),
         }
+        scene.assert_theirs();
         if step % STRIDE == 0 || step == steps {
             scene.look(&first);
         }
     }
-    println!("{steps} steps from seed {seed}");
+    let [beside, dropping] = scene.beside;
+    println!(
+        "{steps} steps from seed {seed}; {beside} times up beside programs of others, {dropping} where they drop all"
+    );
 }

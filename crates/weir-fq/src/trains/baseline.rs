@@ -8,16 +8,20 @@ use weir_core::{Duration, Time};
 use super::{nanos, signed};
 use crate::SubFlow;
 
-/// Pairs at most: the first round and one further, for a path whose delays scatter.
-pub(super) const MOST_PAIRS: usize = 20;
+/// Pairs at most: the first round and further ones, for a path whose delays scatter.
+pub(super) const MOST_PAIRS: usize = 24;
 
 /// Of a scatter that few pairs show, the guard is a larger multiple. Two delays that vary evenly by up to J differ by up to 2 J;
 /// of fifteen such pairs the largest difference is below 0.4 of that in 1 of 800 cases.
 const GUARD: f64 = 2.5;
 /// So many complete pairs show how far arrivals scatter.
-const ENOUGH: usize = 12;
+const ENOUGH: usize = 9;
+/// Rounds at most.
+const MOST_ROUNDS: usize = 4;
 /// Sub-flows whose delays differ by more than this and three packet times do not share a path.
 const APART: Duration = Duration::from_millis(1);
+/// Between pairs at most.
+const FAR_APART: Duration = Duration::from_millis(250);
 
 /// A packet of each sub-flow at one time.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +43,10 @@ pub(super) struct Path {
     pub(super) packet: i64,
     /// Pairs of both kinds have arrived: the offset is known.
     pub(super) known: bool,
-    /// Arrivals scatter by more than half the least guard.
+    /// Arrivals scatter so much that it counts beside the least guard and packet times.
     pub(super) noisy: bool,
+    /// The standard deviation of the difference of two arrivals.
+    pub(super) scatter: i64,
     /// The sub-flows take different paths.
     pub(super) apart: bool,
 }
@@ -49,11 +55,14 @@ pub(super) struct Path {
 #[derive(Clone, Debug)]
 pub(super) struct Baseline {
     pairs: Vec<Pair>,
+    /// Where each round begins, and which is the newest.
+    begins: [usize; MOST_ROUNDS],
+    round: usize,
 }
 
 impl Baseline {
     pub(super) fn new() -> Self {
-        Self { pairs: Vec::with_capacity(MOST_PAIRS) }
+        Self { pairs: Vec::with_capacity(MOST_PAIRS), begins: [0; MOST_ROUNDS], round: 0 }
     }
 
     /// Pairs that were begun.
@@ -61,9 +70,10 @@ impl Baseline {
         self.pairs.len()
     }
 
-    /// The sub-flow that goes first in the next pair.
+    /// The sub-flow that goes first in the next pair: in the first round first the heavy one, in the next the light one.
     pub(super) fn first(&self) -> SubFlow {
-        if self.pairs.len().is_multiple_of(2) { SubFlow::Heavy } else { SubFlow::Light }
+        let odd = (self.pairs.len() - self.begins[self.round] + self.round) % 2 == 1;
+        if odd { SubFlow::Light } else { SubFlow::Heavy }
     }
 
     /// A packet of the newest pair was sent; the first begins it.
@@ -90,45 +100,103 @@ impl Baseline {
     }
 
     /// What the pairs tell; `floor` is the least guard.
+    ///
+    /// Behind fair queuing pairs that meet each other leave by turns, whichever packet was sent first. That looks like an offset
+    /// or like scatter, but not alike in two rounds of which one begins with the heavy and one with the light packet. In a shared
+    /// queue pairs that meet do not disturb each other.
     pub(super) fn path(&self, floor: Duration) -> Path {
-        let mut by_kind = [[0; MOST_PAIRS]; 2];
-        let mut counts = [0; 2];
-        for pair in &self.pairs {
-            let [Some(light), Some(heavy)] = pair.at else { continue };
-            let kind = pair.first.index();
-            by_kind[kind][counts[kind]] = signed(light, pair.sent[0]) - signed(heavy, pair.sent[1]);
-            counts[kind] += 1;
+        let all = path(&self.pairs, floor);
+        let newest = path(&self.pairs[self.begins[self.round]..], floor);
+        if self.round == 0 || !newest.known {
+            return all;
         }
-        let floor = nanos(floor);
-        let [light_first, heavy_first] = [0, 1].map(|kind| median(&mut by_kind[kind][..counts[kind]]));
-        let (Some(light_first), Some(heavy_first)) = (light_first, heavy_first) else {
-            return Path { guard: floor, ..Path::default() };
+        let turned = |round: usize| {
+            let earlier = path(&self.pairs[self.begins[round]..self.begins[round + 1]], floor);
+            earlier.known && earlier.apart && opposite(earlier.offset, newest.offset)
         };
-        let offset = (light_first + heavy_first) / 2;
-        let packet = ((heavy_first - light_first) / 2).max(0);
-        let medians = [light_first, heavy_first];
-        let mut scatter = [0; MOST_PAIRS];
-        let mut complete = 0;
-        for kind in 0..2 {
-            for difference in &by_kind[kind][..counts[kind]] {
-                scatter[complete] = (difference - medians[kind]).abs();
-                complete += 1;
-            }
+        if newest.apart && (0..self.round).any(turned) {
+            return Path { offset: 0, packet: newest.offset.abs(), noisy: false, apart: false, ..newest };
         }
-        let scatter = &mut scatter[..complete];
-        scatter.sort_unstable();
-        // A packet that some path delays on its own is one of many, jitter shows in all.
-        let worst = scatter[complete - 1 - complete / 8];
-        let few = if complete < ENOUGH { 1.5 } else { 1.0 };
-        let guard = floor.max((worst as f64 * GUARD * few) as i64);
-        let apart = offset.abs() > nanos(APART).max(3 * packet) + worst;
-        Path { offset, guard, packet, known: true, noisy: worst > floor / 2, apart }
+        if !all.known || newest.scatter < all.scatter / 2 { newest } else { all }
     }
 
-    /// Whether further pairs would help.
-    pub(super) fn wants_more(&self, path: &Path) -> bool {
-        (path.noisy || !path.known) && self.pairs.len() < ENOUGH
+    /// Whether further pairs would help, and how far apart: a slow bottleneck is to be done with one before the next comes.
+    pub(super) fn wants_more(&self, path: &Path) -> Option<Duration> {
+        let complete = self.pairs.iter().filter_map(Pair::difference);
+        let unsure = path.apart || !path.known || path.noisy;
+        let enough = complete.clone().count() >= ENOUGH && !path.apart;
+        if !unsure || self.round + 1 == MOST_ROUNDS || (self.round > 0 && enough) {
+            return None;
+        }
+        // The longest time from one pair's arrival to the next's is what the bottleneck needs for a pair, if these met.
+        let ends = self.pairs.iter().filter_map(|pair| pair.at[0].max(pair.at[1]));
+        let gaps = ends.clone().zip(ends.skip(1)).map(|(one, next)| next.since(one));
+        let widest = complete.map(i64::unsigned_abs).max().map_or(Duration::ZERO, Duration::from_nanos);
+        let between = gaps.max().unwrap_or(FAR_APART / 8).max(widest) * 2;
+        (self.pairs.len() < MOST_PAIRS).then(|| between.min(FAR_APART))
     }
+
+    /// The pairs that follow are a round of their own.
+    pub(super) fn begin_round(&mut self) {
+        self.round = (self.round + 1).min(MOST_ROUNDS - 1);
+        self.begins[self.round] = self.pairs.len();
+    }
+}
+
+/// Whether two numbers are alike but for their signs.
+fn opposite(one: i64, other: i64) -> bool {
+    one.signum() == -other.signum() && (one + other).abs() <= one.abs() / 8
+}
+
+impl Pair {
+    /// The light packet's delay less the heavy one's.
+    fn difference(&self) -> Option<i64> {
+        let [Some(light), Some(heavy)] = self.at else { return None };
+        Some(signed(light, self.sent[0]) - signed(heavy, self.sent[1]))
+    }
+}
+
+fn path(pairs: &[Pair], floor: Duration) -> Path {
+    let mut by_kind = [[0; MOST_PAIRS]; 2];
+    let mut counts = [0; 2];
+    for (pair, difference) in pairs.iter().filter_map(|pair| Some((pair, pair.difference()?))) {
+        let kind = pair.first.index();
+        by_kind[kind][counts[kind]] = difference;
+        counts[kind] += 1;
+    }
+    let floor = nanos(floor);
+    let [light_first, heavy_first] = [0, 1].map(|kind| median(&mut by_kind[kind][..counts[kind]]));
+    let (Some(light_first), Some(heavy_first)) = (light_first, heavy_first) else {
+        return Path { guard: floor, ..Path::default() };
+    };
+    let offset = (light_first + heavy_first) / 2;
+    let packet = ((heavy_first - light_first) / 2).max(0);
+    let medians = [light_first, heavy_first];
+    let mut off = [0; MOST_PAIRS];
+    let mut complete = 0;
+    for kind in 0..2 {
+        for difference in &by_kind[kind][..counts[kind]] {
+            off[complete] = (difference - medians[kind]).abs();
+            complete += 1;
+        }
+    }
+    // A packet that some path delays on its own is one of many, jitter shows in all.
+    let off = &mut off[..complete];
+    off.sort_unstable();
+    let off = &off[..complete - complete / 8];
+    let worst = off.last().copied().unwrap_or(0);
+    let squares: f64 = off.iter().map(|off| (*off as f64).powi(2)).sum();
+    // Two of them went into the medians.
+    let freedom = off.len().saturating_sub(2).max(1);
+    let few = if complete < ENOUGH { 1.5 } else { 1.0 };
+    let scatter = (few * (squares / freedom as f64).sqrt()) as i64;
+    let guard = floor.max((worst as f64 * GUARD * few) as i64);
+    let apart = offset.abs() > nanos(APART).max(3 * packet) + worst;
+    let noisy = worst > floor.max(packet) / 2;
+    // What noise alone may be is none.
+    let doubt = 2.0 * scatter as f64 / (complete as f64).sqrt();
+    let offset = if noisy && (offset.abs() as f64) < doubt && !apart { 0 } else { offset };
+    Path { offset, guard, packet, known: true, noisy, scatter, apart }
 }
 
 /// The middle of some numbers; of an even count the mean of the two in the middle. Sorts them.
@@ -226,6 +294,6 @@ mod tests {
         assert!(baseline.on_arrival(SubFlow::Light, 0, Time::from_nanos(2)));
         assert!(baseline.is_complete());
         let path = baseline.path(FLOOR);
-        assert!(!path.known && baseline.wants_more(&path));
+        assert!(!path.known && baseline.wants_more(&path).is_some());
     }
 }

@@ -32,7 +32,7 @@ const NEEDED: usize = 5;
 /// How [`Trains`] works. The defaults are what the documentation's numbers were measured with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrainsParams {
-    /// Pairs in the first round; as many again if their delays scatter. 0 to 10.
+    /// Pairs in the first round; more if their delays scatter. 0 to 10.
     pub pairs: usize,
     /// Time between the packets of a train and of a pair. Zero where nothing between the host and the bottleneck keeps flows
     /// apart; otherwise twice what the host's own link takes for a packet, so that no train waits in the host's own queue.
@@ -102,8 +102,9 @@ pub struct Trains {
     plan: Plan,
     began: Time,
     baseline: Baseline,
-    /// Pairs that this round is to have in all.
+    /// Pairs that there are to be with this round, and the time between them.
     rounds_pairs: usize,
+    between_pairs: Duration,
     path: Path,
     trains: Vec<Train>,
     /// What each train says, and whether it is closed.
@@ -143,6 +144,7 @@ impl Trains {
             began: Time::ZERO,
             baseline: Baseline::new(),
             rounds_pairs: 0,
+            between_pairs: Duration::ZERO,
             path: Path::default(),
             trains: Vec::with_capacity(params.trains.max(params.trains_again)),
             evidence: Vec::with_capacity(params.trains.max(params.trains_again)),
@@ -182,36 +184,43 @@ impl Trains {
         if self.path.known && light < i64::MAX { heavy.min(light - self.path.offset) } else { heavy }
     }
 
-    /// A time by which pairs are apart: far enough that they rarely meet, and all of them within one round trip.
-    fn between_pairs(&self) -> Duration {
-        (self.shortest_news / 16).max(Duration::from_millis(5)).min(Duration::from_millis(20))
-    }
-
     fn next_pair(&mut self, at: Time) {
         self.plan = Plan::Pair { sub_flow: self.baseline.first(), begins: true, at };
     }
 
     /// Time between packets at the bottleneck, as far as is known.
     fn spacing(&self) -> Option<Duration> {
-        let newest = self.trains.iter().rev().find_map(Train::spacing);
-        newest.or_else(|| (self.path.packet > 0).then(|| Duration::from_nanos(self.path.packet as u64)))
+        let trains = || self.trains.iter().rev();
+        let positive = |nanos: i64| (nanos > 0).then(|| Duration::from_nanos(nanos as u64));
+        if self.path.noisy {
+            return trains().find_map(Train::even_spacing).and_then(positive);
+        }
+        trains().find_map(Train::spacing).or_else(|| positive(self.path.packet))
     }
 
-    /// Heavy packets at the head of the next train that stay in order also behind fair queuing.
-    fn head(&self) -> usize {
+    /// Heavy packets at the head of the next train that stay in order also behind fair queuing: if the link is idle, and if it
+    /// is in use.
+    fn heads(&self) -> [usize; 2] {
         let used = |train: &Train| train.arrived().count().saturating_sub(FAST_PATH);
         let used = self.credit_used + self.trains.iter().map(used).sum::<usize>();
-        FAST_PATH + NEW_FLOW.saturating_sub(used).max(TURN)
+        let idle = FAST_PATH + NEW_FLOW.saturating_sub(used).max(TURN);
+        let busy = self.trains.iter().filter(|train| train.met_others());
+        let used = self.credit_used + busy.map(|train| train.arrived().count()).sum::<usize>();
+        [idle, NEW_FLOW.saturating_sub(used).max(TURN) + 1]
     }
 
     /// Heavy packets of the next train.
     fn size(&self, head: usize) -> usize {
         let params = &self.params;
-        let spacing = self.spacing().map(Duration::as_nanos).filter(|spacing| *spacing > 0);
-        // Beyond the guard on either side there have to be some that say something.
-        let guards = spacing.map_or(0, |spacing| (2 * self.path.guard.max(0)) as u64 / spacing) as usize;
-        let fills = spacing.map_or(params.most, |spacing| (params.fill.as_nanos() / spacing) as usize);
-        let usual = head + NEEDED + guards.min(fills);
+        let fill = if self.path.noisy { params.fill * 2 } else { params.fill };
+        let fills = match self.spacing().map(Duration::as_nanos) {
+            None => params.most,
+            Some(spacing) => (fill.as_nanos() / spacing.max(1)).min(params.longest as u64) as usize,
+        };
+        // Beyond the guard on either side, or what exceeds all scatter, there have to be some that say something.
+        let guard = if self.path.noisy { 4 * self.path.scatter } else { 2 * self.path.guard };
+        let guards = self.spacing().map_or(0, |spacing| guard.max(0) as u64 / spacing.as_nanos().max(1));
+        let usual = head + NEEDED + fills.min(guards as usize);
         let size = match (self.trains.last(), self.evidence.last()) {
             // Just so many that as many are lost as are needed.
             (Some(last), _) if last.missing() > 1 => last.first_missing() + NEEDED,
@@ -224,9 +233,9 @@ impl Trains {
     }
 
     fn next_train(&mut self, at: Time) {
-        let head = self.head();
-        let size = self.size(head);
-        self.trains.push(Train::new(size, head));
+        let heads = self.heads();
+        let size = self.size(heads[0]);
+        self.trains.push(Train::new(size, heads));
         self.evidence.push(Evidence::default());
         self.plan = Plan::Heavy { left: size, at };
     }
@@ -251,8 +260,11 @@ impl Trains {
 
     fn close_pairs(&mut self, now: Time) {
         self.path = self.baseline.path(self.params.guard);
-        if self.baseline.wants_more(&self.path) && self.params.pairs > 0 {
-            self.rounds_pairs = (self.baseline.len() + 2 * self.params.pairs).min(MOST_PAIRS);
+        let more = self.baseline.wants_more(&self.path).filter(|_| self.params.pairs > 0);
+        if let Some(between) = more {
+            self.between_pairs = between;
+            self.baseline.begin_round();
+            self.rounds_pairs = (self.baseline.len() + self.params.pairs + 1).min(MOST_PAIRS);
             self.next_pair(now);
         } else if self.path.apart {
             self.finish(now, Finding::Unknown);
@@ -361,6 +373,8 @@ impl Detector for Trains {
         self.longest_news = Duration::ZERO;
         if self.is_first() && self.params.pairs > 0 {
             self.rounds_pairs = self.params.pairs.min(MOST_PAIRS);
+            // All of them within half a round trip, but not so near that they meet on most paths.
+            self.between_pairs = (rtt / 16).max(Duration::from_millis(5)).min(Duration::from_millis(20));
             self.next_pair(now);
         } else if self.path.apart {
             self.finish(now, Finding::Unknown);
@@ -390,7 +404,7 @@ impl Detector for Trains {
                 if begins {
                     self.plan = Plan::Pair { sub_flow: other, begins: false, at: sent + spacing };
                 } else if self.baseline.len() < self.rounds_pairs {
-                    self.next_pair((at + self.between_pairs()).max(sent));
+                    self.next_pair((at + self.between_pairs).max(sent));
                 } else {
                     self.plan = Plan::AwaitPairs;
                 }

@@ -2,6 +2,9 @@
 
 use weir_core::{Duration, Rate, Time};
 
+use super::baseline::median;
+use super::{FAST_PATH, signed};
+
 /// A packet of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Car {
@@ -22,14 +25,15 @@ pub(super) struct Train {
     pub(super) heavies: Vec<Car>,
     /// The packet behind them.
     pub(super) light: Option<Car>,
-    /// Heavy packets at its head that may stay in order behind fair queuing too.
-    pub(super) head: usize,
+    /// Heavy packets at its head that may stay in order behind fair queuing too: if it came to an idle link, and if others had
+    /// packets in the queue.
+    heads: [usize; 2],
 }
 
 impl Train {
     /// A train of up to `heavies` heavy packets.
-    pub(super) fn new(heavies: usize, head: usize) -> Self {
-        Self { heavies: Vec::with_capacity(heavies), light: None, head }
+    pub(super) fn new(heavies: usize, heads: [usize; 2]) -> Self {
+        Self { heavies: Vec::with_capacity(heavies), light: None, heads }
     }
 
     /// Takes note of the arrival of a heavy packet; false if it is none of the train's.
@@ -44,6 +48,16 @@ impl Train {
     pub(super) fn light_arrived(&mut self, number: u64, at: Time) -> bool {
         let light = self.light.as_mut().filter(|light| light.number == number);
         light.map(|light| light.at = Some(at)).is_some()
+    }
+
+    /// Whether it lost packets at once, so that the queue was in use when it came.
+    pub(super) fn met_others(&self) -> bool {
+        self.heavies.iter().take(FAST_PATH).filter(|car| car.at.is_none()).count() > 1
+    }
+
+    /// Heavy packets at its head that may stay in order behind fair queuing too.
+    pub(super) fn head(&self) -> usize {
+        self.heads[usize::from(self.met_others())]
     }
 
     /// Whether every packet has arrived.
@@ -72,6 +86,23 @@ impl Train {
         Some(span / packets)
     }
 
+    /// The time between the arrivals of heavy packets, in nanoseconds, from the middle of the first and of the last few: as good
+    /// as it gets where each arrival scatters.
+    pub(super) fn even_spacing(&self) -> Option<i64> {
+        const FEW: usize = 5;
+        let places = || (0..self.heavies.len()).filter_map(|place| Some((place, self.heavies[place].at?)));
+        let middle = |cars: &mut dyn Iterator<Item = (usize, Time)>| {
+            let (mut places, mut times, mut count) = ([0; FEW], [0; FEW], 0);
+            for (place, at) in cars.take(FEW) {
+                (places[count], times[count]) = (place as i64, signed(at, Time::ZERO));
+                count += 1;
+            }
+            Some((median(&mut places[..count])?, median(&mut times[..count])?))
+        };
+        let ((head, begin), (tail, end)) = (middle(&mut places())?, middle(&mut places().rev())?);
+        (tail > head).then(|| ((end - begin) / (tail - head)).max(0))
+    }
+
     /// The rate of payload at which heavy packets arrived.
     pub(super) fn rate(&self) -> Option<Rate> {
         let (span, _, bytes) = self.span()?;
@@ -81,7 +112,7 @@ impl Train {
 
     /// The time from the first to the last arrival, and what arrived in it.
     fn span(&self) -> Option<(Duration, u64, u64)> {
-        let behind_head = self.heavies.get(self.head..).unwrap_or_default();
+        let behind_head = self.heavies.get(self.head()..).unwrap_or_default();
         let enough = behind_head.iter().filter(|car| car.at.is_some()).count() >= 3;
         let cars = if enough { behind_head } else { &self.heavies[..] };
         let mut arrived = cars.iter().filter_map(|car| Some((car.at?, car.bytes)));
@@ -107,7 +138,7 @@ mod tests {
     use weir_core::{Duration, Rate, Time};
 
     fn train(head: usize, arrivals: &[Option<u64>]) -> Train {
-        let mut train = Train::new(arrivals.len(), credit);
+        let mut train = Train::new(arrivals.len(), [head; 2]);
         train.heavies.extend(arrivals.iter().zip(10..).map(|(at, number)| Car {
             number,
             sent: Time::ZERO,

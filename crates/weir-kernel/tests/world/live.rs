@@ -1,13 +1,10 @@
-//! `up` and `down` on an interface of a test's namespace, and small eBPF programs of somebody else.
+//! `up` and `down` on an interface of a test's namespace.
 #![allow(dead_code)] // Each test file uses some of it.
 
-use std::io;
 use std::net::UdpSocket;
 use std::ops::ControlFlow;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::Command;
 
-use libbpf_rs::libbpf_sys;
 use weir_kernel::{self as kernel, Setup, Step, UpError};
 
 /// Datagrams of one question.
@@ -70,26 +67,4 @@ pub(crate) fn send_datagrams(to: std::net::SocketAddr) {
     for _ in 0..DATAGRAMS {
         socket.send_to(&[0; 100], to).unwrap();
     }
-}
-
-/// A program that answers the same to each packet.
-pub(crate) fn program(kind: libbpf_sys::bpf_prog_type, answer: i32) -> OwnedFd {
-    // r0 = answer; exit
-    let mut code = [libbpf_sys::bpf_insn::default(); 2];
-    (code[0].code, code[0].imm) = (0xb7, answer);
-    code[1].code = 0x95;
-    // SAFETY: all strings are terminated, the code is as long as it says, and no options are given.
-    let made = unsafe {
-        libbpf_sys::bpf_prog_load(
-            kind,
-            c"theirs".as_ptr(),
-            c"GPL".as_ptr(),
-            code.as_ptr(),
-            code.len() as _,
-            std::ptr::null_mut(),
-        )
-    };
-    assert!(made >= 0, "{}", io::Error::from_raw_os_error(-made));
-    // SAFETY: it was made just now.
-    unsafe { OwnedFd::from_raw_fd(made) }
 }

@@ -128,7 +128,7 @@ fn draw(seed: Seed) -> Case {
             2 => ("fq_pie", "fq_pie".to_owned()),
             3 => ("drr", format!("drr limit {buffer}p")),
             4 => ("cake", "cake".to_owned()),
-            _ => ("cake by hosts", "cake dual-srchost".to_owned()),
+            _ => ("cake by hosts", "cake isolation dual-srchost".to_owned()),
         }
     } else {
         match random.below(5) {

@@ -79,7 +79,7 @@ fn add_cross(network: &mut Network<()>, case: &Case, hop: HopId) {
         Cross::Tcp(flows, controller) => {
             for flow in 0..flows {
                 // One has the round trip of the connection that is tried, as in the paper.
-                let rtt = if flow == 0 { rtt } else { rtt.scale(0.5 + random.unit()) };
+                let rtt = if flow == 0 { rtt } else { rtt.scale(1.0 + 2.0 * random.unit()) };
                 let start = if flow == 0 { Duration::ZERO } else { Duration::from_millis(random.below(500)) };
                 let spec = FlowSpec::tcp(controller, hop, rtt).expect("a flow");
                 network.add_flow(spec.start(start).hosts([2 + flow as u16, 2])).expect("a flow");

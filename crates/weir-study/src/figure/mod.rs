@@ -8,6 +8,8 @@ mod about;
 mod cell;
 mod crq4;
 mod crq5;
+mod fq_accuracy;
+mod fq_systematic;
 mod page;
 mod run;
 mod setting;
@@ -112,7 +114,12 @@ pub struct Statement {
 
 /// All figures: a line for each.
 pub fn all() -> Vec<Box<dyn Figure>> {
-    vec![Box::new(crq4::Crq4::load()), Box::new(crq5::Crq5::load())]
+    vec![
+        Box::new(crq4::Crq4::load()),
+        Box::new(crq5::Crq5::load()),
+        Box::new(fq_accuracy::Accuracy::load()),
+        Box::new(fq_systematic::Systematic::load()),
+    ]
 }
 
 /// The figure called `id`.

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
     let figure = figure::find(&args.id).map_err(anyhow::Error::msg)?;
     let plan = Plan {
         world: args.place.world.into(),
-        variant: args.variant.clone(),
+        variant: args.variant.clone().unwrap_or_else(|| figure.about().variants[0].name.clone()),
         quick: args.quick,
         runs: args.runs,
         seed: args.seed,

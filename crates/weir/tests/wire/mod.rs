@@ -9,6 +9,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use weir_testbed::host::Namespace;
+use weir_testkit::bpf::{self, At};
 
 pub(crate) const NEAR: &str = "10.77.0.1";
 pub(crate) const FAR: &str = "10.77.0.2";
@@ -124,12 +125,16 @@ impl Wire {
             "ip -d -o link show; ip -o addr show; tc qdisc show; tc class show dev w0; \
              tc filter show dev w0 ingress; tc filter show dev w0 egress",
         );
-        for side in [TCX_INGRESS, TCX_EGRESS] {
-            let programs = self.near.enter(|| tcx_programs("w0", side)).unwrap();
-            all += &format!("tcx {side}: {programs}\n");
+        for egress in [false, true] {
+            all += &format!("tcx, egress {egress}: {}\n", self.tcx_programs("w0", egress));
         }
         all += &format!("{:?} {:?}", self.files("/run/weir"), self.files("/sys/fs/bpf/weir"));
         all
+    }
+
+    /// How many programs sit at a side of an interface by TCX.
+    pub(crate) fn tcx_programs(&self, device: &str, egress: bool) -> u32 {
+        self.near.enter(|| bpf::programs(index(device), At::Tcx { egress, first: true })).unwrap()
     }
 
     /// All is as it was. What was just unpinned is taken off when the kernel has time for it.
@@ -144,23 +149,11 @@ impl Wire {
     }
 }
 
-/// `BPF_TCX_INGRESS` and `BPF_TCX_EGRESS` (linux/bpf.h).
-const TCX_INGRESS: u32 = 46;
-const TCX_EGRESS: u32 = 47;
-
-/// How many programs sit at a side of an interface by TCX.
-fn tcx_programs(device: &str, side: u32) -> u32 {
-    const BPF_PROG_QUERY: libc::c_long = 16;
+/// The index of an interface in the network namespace of the calling thread.
+pub(crate) fn index(device: &str) -> u32 {
     let name = std::ffi::CString::new(device).unwrap();
     // SAFETY: the name is terminated.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    // `union bpf_attr`, `query`: interface, side, flags, flags, array of ids, its length, then nothing.
-    let mut query = [index, side, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    // SAFETY: the query is readable and writable for its length and asks for no array.
-    let asked = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_PROG_QUERY, query.as_mut_ptr(), std::mem::size_of_val(&query))
-    };
-    if asked == 0 { query[6] } else { 0 }
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
 }
 
 /// Gives the calling thread, and what it starts, mounts of its own: a /run, and with it a lock and journals, and a bpffs if

@@ -43,9 +43,9 @@ pub(crate) struct FigureRunArgs {
     /// Fewer runs, a tenth of the rate and of the bytes.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// A variant of the setting; `weir figure list` names them.
-    #[arg(long, default_value = "paper")]
-    pub(crate) variant: String,
+    /// A variant of the setting, if not the figure's first; `weir figure list` names them.
+    #[arg(long)]
+    pub(crate) variant: Option<String>,
     /// Runs per cell [default: the paper's, or 1 with --quick].
     #[arg(long)]
     pub(crate) runs: Option<u32>,
