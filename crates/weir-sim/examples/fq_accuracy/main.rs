@@ -1,8 +1,8 @@
 //! How often a detector of fair queuing is right, how long it takes and what it costs:
 //!
 //! ```text
-//! cargo run --release -p weir-sim --example fq_accuracy -- grid trains 4
-//! cargo run --release -p weir-sim --example fq_accuracy -- drawn trains 1000 7
+//! cargo run --release -p weirnet-sim --example fq_accuracy -- grid trains 4
+//! cargo run --release -p weirnet-sim --example fq_accuracy -- drawn trains 1000 7
 //! ```
 //!
 //! `grid` is the paper's: 125 cells, behind `fq` and behind `pfifo`, alone and with a Cubic that began five seconds earlier, so
