@@ -1,14 +1,9 @@
 //! How often a detector of fair queuing is right, how long it takes and what it costs:
 //!
 //! ```text
-<<<<<<< HEAD
-//! cargo run --release -p weir-sim --example fq_accuracy -- grid trains 4
-//! cargo run --release -p weir-sim --example fq_accuracy -- drawn trains 1000 7
-//! cargo run --release -p weir-sim --example fq_accuracy -- control trains share
-=======
 //! cargo run --release -p weirnet-sim --example fq_accuracy -- grid trains 4
 //! cargo run --release -p weirnet-sim --example fq_accuracy -- drawn trains 1000 7
->>>>>>> 63b96f841233c0eaa088dc35279e0ecc40dbe241
+//! cargo run --release -p weirnet-sim --example fq_accuracy -- control trains share
 //! ```
 //!
 //! `control DETECTOR [CONTROLLER]` is what comes behind fair queuing: thirty seconds in each cell of the grid, detection included.
