@@ -106,6 +106,33 @@ pub(crate) fn run(case: &Case, detector: &str) -> Found {
     }
 }
 
+/// What the detections of a minute came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) detections: u64,
+    /// Changes of the finding after the first.
+    pub(crate) changes: usize,
+    pub(crate) last: Finding,
+    /// Bytes of IP that arrived, in Mbit/s.
+    pub(crate) mbit: f64,
+}
+
+/// Lets a connection detect again and again for a minute.
+pub(crate) fn again(case: &Case, detector: &str) -> Kept {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let Set { mut network, shared, flows, start } = set(case, detector, None);
+    network.run_until(Time::ZERO + start + MINUTE);
+    let packets = flows.map(|flow| network.flow(flow).bytes).iter().sum::<u64>() as f64 / f64::from(MSS);
+    let connection = shared.lock();
+    let findings = connection.findings();
+    Kept {
+        detections: findings.detections,
+        changes: findings.changes.len().saturating_sub(1),
+        last: findings.verdict.finding,
+        mbit: packets * f64::from(8 * (MSS + HEADERS)) / MINUTE.as_secs_f64() / 1e6,
+    }
+}
+
 /// Lets a connection detect, and send for a while.
 pub(crate) fn control(case: &Case, detector: &str, fair: Option<&str>) -> Held {
     let Set { mut network, flows, start, .. } = set(case, detector, fair);
