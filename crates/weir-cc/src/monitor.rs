@@ -14,6 +14,8 @@ pub struct Interval {
     /// Payload bits per second.
     pub(crate) rate: f64,
     began: Time,
+    /// When its newest packet was sent.
+    newest: Time,
     end: Time,
     sent: u64,
     acked: u64,
@@ -30,6 +32,13 @@ impl Interval {
     /// Share of what was sent that was lost.
     pub(crate) fn loss(&self) -> f64 {
         self.lost as f64 / (self.acked + self.lost).max(1) as f64
+    }
+
+    /// Bits per second as a sender of PCC measures them: of N packets, from the first to the last, so over N - 1 gaps; those
+    /// asked for of a lone packet.
+    pub(crate) fn sent_rate(&self) -> f64 {
+        let length = self.newest.since(self.began).as_secs_f64();
+        if length > 0.0 { self.sent as f64 * 8.0 / length } else { self.rate }
     }
 
     /// Mean round-trip time, seconds; `None` without samples.
@@ -106,6 +115,7 @@ impl Monitor {
             && interval.covers(sent.now)
         {
             interval.sent += u64::from(sent.bytes);
+            interval.newest = sent.now;
         }
     }
 
@@ -152,7 +162,9 @@ impl Monitor {
 
 #[cfg(test)]
 mod tests {
-    use super::Interval;
+    use super::{Interval, Monitor};
+    use crate::Sent;
+    use weir_core::{Duration, Time};
 
     #[test]
     fn the_slope_is_that_of_a_line() {
@@ -167,5 +179,19 @@ mod tests {
         }
         assert!((interval.rtt_slope() - 0.2).abs() < 1e-9);
         assert!((interval.mean_rtt().unwrap() - 0.059).abs() < 1e-9);
+    }
+
+    #[test]
+    fn packets_are_counted_over_the_gaps_between_them() {
+        let mut monitor = Monitor::default();
+        monitor.plan(&[5e6]);
+        for ms in [10, 11, 12, 13, 14] {
+            let now = Time::from_nanos(ms * 1_000_000);
+            monitor.on_sent(&Sent { now, bytes: 1000, in_flight: 1000, restarts: false }, |_| {
+                Duration::from_millis(9)
+            });
+            let expected = if ms == 10 { 5e6 } else { 8e6 * (ms - 9) as f64 / (ms - 10) as f64 };
+            assert!((monitor.intervals[0].sent_rate() - expected).abs() < 1.0);
+        }
     }
 }

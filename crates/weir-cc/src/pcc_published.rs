@@ -5,7 +5,7 @@
 //! | program | here |
 //! |---|---|
 //! | utility T^0.9 - T x 11.35 L; T^0.9 - T x L with up to 3 % of loss; T in Mibit/s | the same |
-//! | T is the rate measured, of N packets over N - 1 gaps | the rate asked for |
+//! | T is the rate measured, of N packets over N - 1 gaps; gradients are over the rates asked for | the same |
 //! | two pairs of intervals at 0.95 and 1.05 of the rate, in random order; both must agree | the same |
 //! | the first pair gives the gradient; a step of it times 1 Mibit/s, from the rate between | the same |
 //! | a step times a + 1, from a = 3 on 2 a - 2, from 6 on 4 a - 14, from 9 on 9 a - 50 | the same |
@@ -15,6 +15,7 @@
 //! | after a step, one interval; its gradient against the last result is the next step, while the direction stays | the same |
 //! | else the rate goes back 2 %, and pairs follow | the same |
 //! | intervals of 1.5 mean round trips, in which a sample is a quarter; nothing bounds what is in flight | the same |
+//! | where a step has led to the rate of a trial, rounding of 1e-8 is the width that a gradient is taken over | the same |
 //! | an interval of a single packet is repeated | it counts |
 //! | begins at the goodput that the detection has measured | at [`Setup::rate`](crate::Setup); without, doubles from 1 Mbit/s until the utility falls |
 
@@ -34,6 +35,11 @@ const LEAST_STEP: f64 = 0.5 * MIBIT;
 const LEAST_RATE: f64 = 2.0 * MIBIT;
 const FIRST_BOUND: f64 = 0.05;
 const BOUND_STEP: f64 = 0.06;
+/// Rates that differ by a smaller share are the same but for rounding.
+const SAME: f64 = 1e-6;
+/// A step of 5 % leads to the rate of the trial at 5 %. With the single precision of the program's factors it leads a
+/// little higher, up (4.8e-8) as down (1.1e-8); by so little it divides what the utilities differ by chance.
+const WIDTH_OF_SAME: f64 = 1e-8;
 /// By what the rate goes back before pairs are tried again.
 const BACK: f64 = 0.02;
 
@@ -93,10 +99,11 @@ fn utility(rate: f64, loss: f64) -> f64 {
 impl Steps {
     /// The step at `rate` from the utilities of two rates, bits per second.
     fn step(&mut self, rate: f64, one: Point, other: Point) -> f64 {
-        if one.rate == other.rate {
-            return LEAST_STEP;
+        let mut width = one.rate - other.rate;
+        if width.abs() < SAME * rate {
+            width = WIDTH_OF_SAME * rate;
         }
-        let gradient = MIBIT * (one.utility - other.utility) / (one.rate - other.rate);
+        let gradient = MIBIT * (one.utility - other.utility) / width;
         let goes_on = (gradient > 0.0) == (self.last > 0.0);
         if !goes_on {
             (self.amplifier, self.bounded) = (0.0, 0);
@@ -144,7 +151,7 @@ impl Ascent for LossAscent {
         Sender { least: 0.0, in_flight: None, fewest: 0.0, round_trips: (1.5, 1.5), own_mean: true };
 
     fn utility(interval: &Interval) -> f64 {
-        utility(interval.rate / MIBIT, interval.loss())
+        utility(interval.sent_rate() / MIBIT, interval.loss())
     }
 
     fn probe(&mut self, trials: &mut Trials) {
@@ -178,7 +185,7 @@ impl Ascent for LossAscent {
 
 #[cfg(test)]
 mod tests {
-    use super::{LEAST_STEP, MIBIT, PccPublished, Point, Steps, amplification, utility};
+    use super::{MIBIT, PccPublished, Point, Steps, amplification, utility};
     use crate::EcnUse;
     use crate::testing::{Fate, Path, random, setup};
     use weir_core::Duration;
@@ -235,8 +242,15 @@ mod tests {
         near(take(&mut steps, 100.0, -1000.0), -5.0);
         // Not below 2 Mibit/s.
         near(take(&mut steps, 2.2, -0.1), -0.2);
-        let [one, _] = slope(1.0);
-        assert_eq!(steps.step(MIBIT, one, one), LEAST_STEP);
+    }
+
+    #[test]
+    fn at_the_same_rate_chance_decides() {
+        for (utility, step) in [(5.001, 5.0), (4.999, -5.0)] {
+            let point = |utility| Point { rate: 100.0 * MIBIT, utility };
+            let found = Steps::default().step(100.0 * MIBIT, point(utility), point(5.0)) / MIBIT;
+            assert!((found - step).abs() < 1e-9, "{found}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | new flows first; credit above zero lets a flow send, and is renewed by `quantum` at the end of a turn | the same |
 //! | a flow begins with `initial_quantum`; after `refill_delay` of rest it has at least `quantum` | the same; times in ns, not jiffies |
 //! | an empty new flow always passes through the old flows | the same |
-//! | fast path: packets that find no flow with a backlog, and fewer than 8 of their kind, are queued in front, free of credit | the same |
+//! | fast path: packets that find no flow with a backlog, and fewer than 8 of their kind, are queued in front, free of credit (since Linux 6.7) | the same, unless `fast_path` is off |
 //! | `limit` for each of three priority bands, not counting the fast path; `flow_plimit` a flow | one band: the packet model has no priority, and its weight is without effect |
 //! | `ce_threshold`: marks what waited longer since it was due; not on the fast path | the same, ECN-capable packets only are counted |
 //! | drops arriving packets only | the same |
@@ -46,6 +46,9 @@ pub struct FqConfig {
     pub flows: u32,
     /// Marks packets that waited longer; none by default (4294 s in the kernel).
     pub ce_threshold: Option<Duration>,
+    /// Up to eight packets, of whatever flow, share a queue in front while no flow has a backlog. Linux before 6.7 has no
+    /// such path.
+    pub fast_path: bool,
 }
 
 impl Default for FqConfig {
@@ -59,6 +62,7 @@ impl Default for FqConfig {
             refill_delay: Duration::from_millis(40),
             flows: 1024,
             ce_threshold: None,
+            fast_path: true,
         }
     }
 }
@@ -165,7 +169,7 @@ impl Qdisc for Fq {
         if held - fast >= self.config.limit {
             packet.arrived = now;
             self.store.report(EventKind::Drop(DropReason::Overflow), &packet, now, events);
-        } else if held == 0 || (self.active == 0 && fast < FAST_PATH) {
+        } else if self.config.fast_path && (held == 0 || (self.active == 0 && fast < FAST_PATH)) {
             self.store.push(&mut self.fast_path, packet, now, events);
         } else {
             self.queue_in_turn(packet, now, events);
@@ -273,6 +277,22 @@ mod tests {
         drain(&mut queue, Time::ZERO);
         offer(&mut queue, 1, 1, Time::ZERO);
         assert_eq!((queue.fast_path.backlog().packets, queue.active), (1, 0));
+    }
+
+    #[test]
+    fn before_linux_6_7_each_packet_waits_with_those_of_its_flow() {
+        let mut queue = fq(FqConfig { flow_limit: 2, fast_path: false, ..FqConfig::default() });
+        for flow in [1, 2, 1, 2, 1, 2] {
+            offer(&mut queue, flow, 1, Time::ZERO);
+        }
+        assert_eq!(drain(&mut queue, Time::ZERO), [(1, 2), (2, 2)]);
+        // With it, a limit of two lets eight packets of both and two more of each in.
+        let mut queue = fq(FqConfig { flow_limit: 2, ..FqConfig::default() });
+        for _ in 0..9 {
+            offer(&mut queue, 1, 1, Time::ZERO);
+            offer(&mut queue, 2, 1, Time::ZERO);
+        }
+        assert_eq!(queue.backlog().packets, 8 + 2 + 2);
     }
 
     #[test]

@@ -82,12 +82,14 @@ fn fair() -> impl Strategy<Value = String> {
                 )
             }
         ),
-        (limit, 1..20u32, flows, quantum, 0..15_000u32).prop_map(|(limit, own, flows, quantum, initial)| {
-            format!(
-                "fq limit {limit}p flow_limit {own}p flows {flows} quantum {quantum}b \
-                 initial_quantum {initial}b ce_threshold 1ms"
-            )
-        }),
+        (limit, 1..20u32, flows, quantum, 0..15_000u32, flags(&["nofast_path"])).prop_map(
+            |(limit, own, flows, quantum, initial, path)| {
+                format!(
+                    "fq limit {limit}p flow_limit {own}p flows {flows} quantum {quantum}b \
+                     initial_quantum {initial}b ce_threshold 1ms {path}"
+                )
+            }
+        ),
         (1..60u32, 1..8u32, 1..5_000u32, 1..20_000u32, flags(&["ecn", "bytemode"])).prop_map(
             |(limit, flows, target, tupdate, flags)| {
                 format!(

@@ -163,6 +163,11 @@ impl Options<'_> {
     }
 
     fn fq(&mut self, keys: &FqKeys) -> Result<(), LeafError> {
+        must(
+            keys.fast_path,
+            "fast_path",
+            "the kernel has it since Linux 6.7, and none before; leave the key out",
+        )?;
         let resolved = keys.resolve(self.context)?;
         self.put("limit", resolved.limit);
         self.put("flow_limit", resolved.flow_limit);
@@ -319,6 +324,7 @@ mod tests {
             ("pie alpha 0.1", "alpha: "),
             ("pie burst 10ms", "burst: "),
             ("pie variant rfc8033", "variant: "),
+            ("fq nofast_path", "fast_path: "),
             ("red limit 10p", "limit: "),
             ("red min 10p", "min: "),
             ("bfifo limit 4gb", "limit: "),

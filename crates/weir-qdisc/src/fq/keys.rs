@@ -31,6 +31,8 @@ pub struct FqKeys {
     /// Marks all packets that waited longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ce_threshold: Option<Duration>,
+    /// Few packets share a queue in front while no flow has a backlog, as since Linux 6.7.
+    pub fast_path: bool,
 }
 
 impl Default for FqKeys {
@@ -44,6 +46,7 @@ impl Default for FqKeys {
             refill_delay: usual.refill_delay,
             flows: usual.flows,
             ce_threshold: None,
+            fast_path: usual.fast_path,
         }
     }
 }
@@ -68,6 +71,7 @@ impl FqKeys {
             refill_delay: self.refill_delay,
             flows: checked_flows(self.flows)?,
             ce_threshold: self.ce_threshold,
+            fast_path: self.fast_path,
         })
     }
 }
@@ -81,6 +85,8 @@ impl Keys for FqKeys {
         Word::value("refill_delay", "40ms"),
         Word::value("flows", "1024"),
         Word::value("ce_threshold", "1ms"),
+        Word::flag("fast_path"),
+        Word::no("nofast_path", "fast_path"),
     ];
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
@@ -112,6 +118,9 @@ impl fmt::Display for FqKeys {
         }
         if let Some(above) = self.ce_threshold {
             write!(f, " ce_threshold {above}")?;
+        }
+        if !self.fast_path {
+            f.write_str(" nofast_path")?;
         }
         Ok(())
     }

@@ -62,7 +62,7 @@ pub(crate) fn grid(runs: u64) -> Vec<Case> {
             for run in 0..runs {
                 for (rate, rtt, buffer) in cells() {
                     let qdisc = if fair {
-                        format!("fq flow_limit {buffer}p")
+                        format!("fq flow_limit {buffer}p nofast_path")
                     } else {
                         format!("pfifo limit {buffer}p")
                     };

@@ -44,6 +44,8 @@ struct Bottleneck {
     /// The queue, up to its buffer.
     words: String,
     fair: bool,
+    /// Whether the paper has numbers of it. Only then does it count in statements.
+    is_papers: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -164,7 +166,10 @@ impl Figure for Accuracy {
             let labels = spot.labels();
             let at = Place::new(&self.about, labels.each_ref().map(String::as_str));
             let paper = if spot.bottleneck.fair { self.fair } else { self.shared };
-            let mut cell = Cell { paper: spot.detector.is_papers.then_some(paper), ..Cell::at(at) };
+            let mut cell = Cell {
+                paper: (spot.detector.is_papers && spot.bottleneck.is_papers).then_some(paper),
+                ..Cell::at(at)
+            };
             let mut here = Tally::default();
             for (rate, delay, run) in self.links(plan) {
                 let Some(result) = known.get(spot.job_name(rate, delay, run).as_str()) else { continue };
@@ -184,7 +189,9 @@ impl Figure for Accuracy {
                 cell.more = here.values();
                 cells.push(cell);
             }
-            tallies.entry(&spot.detector.name).or_default().merge(here);
+            if spot.bottleneck.is_papers {
+                tallies.entry(&spot.detector.name).or_default().merge(here);
+            }
         }
         let statements = if plan.quick { Vec::new() } else { self.statements(&tallies) };
         Findings { cells, statements }

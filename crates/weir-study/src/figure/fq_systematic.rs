@@ -110,7 +110,7 @@ impl Figure for Systematic {
                     detector: system.detector.clone(),
                     ..kind.flow(1, false)
                 };
-                let queue = format!("fq flow_limit {}p", link.buffer);
+                let queue = format!("fq nofast_path flow_limit {}p", link.buffer);
                 let queue = queue.parse().expect("fq and its limit are known");
                 let on = (scaled(plan.quick, link.rate, 0).0, link.delay, queue);
                 Job {
