@@ -9,9 +9,9 @@
 //! `again` lets the detections of a connection go on for a minute in the grid, and counts those that change what was found.
 //! `control DETECTOR [CONTROLLER]` is what comes behind fair queuing: thirty seconds in each cell of the grid, detection included.
 //!
-//! `grid` is the paper's: 125 cells, behind `fq` and behind `pfifo`, alone and with a Cubic that began five seconds earlier, so
-//! many runs each with other phases. `drawn` draws conditions at random, so many of them, from the seed that follows. A line
-//! for each error comes before the tables.
+//! `grid` is the paper's: 125 cells, behind `pfifo` and behind two versions of `fq`, alone and with a Cubic that began five
+//! seconds earlier, so many runs each with other phases. `drawn` draws conditions at random, so many of them, from the seed
+//! that follows. A line for each error comes before the tables.
 
 mod cases;
 mod run;
