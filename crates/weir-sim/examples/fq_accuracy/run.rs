@@ -3,7 +3,7 @@
 use weir_cc::Setup;
 use weir_core::{Duration, Rate, Time};
 use weir_fq::{Finding, Shared, catalog::Names};
-use weir_sim::{FlowId, FlowSpec, HopId, HopSpec, Kind, Network, Pattern, Span, WorkloadSpec};
+use weir_sim::{EndOptions, FlowId, FlowSpec, HopId, HopSpec, Kind, Network, Pattern, Span, WorkloadSpec};
 
 use crate::cases::{Case, Cross};
 
@@ -73,7 +73,9 @@ fn set(case: &Case, detector: &str, fair: Option<&str>) -> Set {
     };
     let setup = Setup { mss: MSS, initial_window: 10, random: seed.stream("detector"), rate: None };
     let shared = Shared::new(names.connection(&setup).unwrap_or_else(|error| panic!("{error}")));
-    let spec = || FlowSpec::quic("reno", hop, rtt).expect("a flow").hosts([1, 2]).start(start);
+    // A packet at a time: pairs would not fit into a buffer of one.
+    let ends = EndOptions { min_burst: 1, ..EndOptions::default() };
+    let spec = || FlowSpec::quic("reno", hop, rtt).expect("a flow").hosts([1, 2]).start(start).ends(ends);
     let flows = network.add_twins(spec(), spec(), &shared).unwrap_or_else(|error| panic!("{case}: {error}"));
     Set { network, shared, flows, start }
 }
