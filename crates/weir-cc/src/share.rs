@@ -10,8 +10,8 @@
 //! | queue q, target t | what it does |
 //! |---|---|
 //! | q from t / 4 on | the share is what was delivered |
-//! | q below | the share is at least that, and it tries 3 % more for two round trips; 6, 12 and 25 % if the queue stays empty |
-//! | more than 2 % lost | the share is what was delivered, sent at 0.97 of it for three rounds, with half the target |
+//! | q below | the share is at least that, and it tries 3 % more for two round trips; 6, 12 and 25 % if the queue stays empty, but not beyond what last led to loss |
+//! | more than 2 % lost | the share is what was delivered, sent at 0.99 of it for six rounds, with half the target |
 //! | a timeout | half the share |
 //! | shortest round trip 8 s old | a quarter less in flight for a round trip, so that a standing queue shows |
 //!
@@ -39,8 +39,8 @@ const ROUNDS_FASTER: u32 = 2;
 const PACING: f64 = 1.02;
 /// Of the packets of a round; below it losses are taken to be random.
 const LOSS: f64 = 0.02;
-const AFTER_LOSS: f64 = 0.97;
-const ROUNDS_AFTER_LOSS: u32 = 3;
+const AFTER_LOSS: f64 = 0.99;
+const ROUNDS_AFTER_LOSS: u32 = 6;
 /// Of the target, in a buffer that does not hold it.
 const LEAST_ROOM: f64 = 0.25;
 const MORE_ROOM: f64 = 0.1;
@@ -91,6 +91,10 @@ pub struct Share {
     /// Of the target, what the buffer holds.
     room: f64,
     after_loss: u32,
+    /// What was delivered when it last lost; zero: nothing speaks against more.
+    ceiling: f64,
+    /// When it answered to loss; of packets sent before, further losses are the same.
+    answered: Time,
     trying: u32,
     /// When its first packet was sent; what arrives of earlier ones says nothing of the share.
     began: Option<Time>,
@@ -118,6 +122,8 @@ impl Share {
             gain: FASTER,
             room: 1.0,
             after_loss: 0,
+            ceiling: 0.0,
+            answered: Time::ZERO,
             trying: 0,
             began: None,
             round: Round::default(),
@@ -174,15 +180,23 @@ impl Share {
         }
         self.after_loss = self.after_loss.saturating_sub(1);
         self.trying = self.trying.saturating_sub(1);
+        if delivered > self.ceiling * (1.0 + FASTER / 2.0) {
+            self.ceiling = 0.0;
+        }
         if loss > LOSS {
             self.after_loss = ROUNDS_AFTER_LOSS;
+            self.answered = now;
             self.room = (self.room / 2.0).max(LEAST_ROOM);
             self.slow_down(self.share.min(delivered));
+            self.ceiling = self.share;
         } else if queue >= target / 4.0 {
             self.room = (self.room + MORE_ROOM).min(1.0);
             self.slow_down(if round.app_limited { self.share } else { delivered });
         } else if !round.app_limited && self.after_loss == 0 && self.trying == 0 {
             self.share = self.share.max(delivered);
+            if self.share * (1.0 + self.gain) > self.ceiling && self.ceiling > 0.0 {
+                self.gain = FASTER;
+            }
             self.more = self.gain;
             self.gain = (self.gain * 2.0).min(FASTEST);
             self.trying = ROUNDS_FASTER;
@@ -223,7 +237,7 @@ impl Controller for Share {
             self.round.rtt = Some(self.round.rtt.map_or(rtt, |shortest| shortest.min(rtt)));
         }
         let own = |sent: Time| self.began.is_some_and(|began| sent >= began);
-        if own(ack.lost_sent) {
+        if own(ack.lost_sent) && ack.lost_sent > self.answered {
             self.round.lost += u64::from(ack.lost.packets);
         }
         if ack.delivered.packets == 0 || !own(ack.delivered_sent) {

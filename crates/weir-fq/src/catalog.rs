@@ -4,7 +4,7 @@ use thiserror::Error;
 use weir_cc::{Choice, Controller, EcnUse, Family, Setup};
 use weir_core::{Duration, words};
 
-use crate::{Chosen, Connection, Detector, Doubling, DoublingParams, Finding, Options, Trains};
+use crate::{Chosen, Connection, Detector, Doubling, DoublingParams, Finding, Isolation, Options, Trains};
 
 /// One detector: its name, what it is, and how it is made.
 pub struct Entry {
@@ -16,6 +16,8 @@ pub struct Entry {
     pub fair: &'static str,
     /// How long after a detection it begins the next; none: one is all.
     pub again: Option<Duration>,
+    /// Whether a queue that it has found to be the connection's own is watched ([`Isolation`]).
+    pub watches: bool,
     make: fn(&Setup) -> Box<dyn Detector>,
 }
 
@@ -26,6 +28,7 @@ pub const DETECTORS: &[Entry] = &[
         what: "the paper's program: rates double until both sub-flows lose, and the shares that got through decide",
         fair: "delay",
         again: None,
+        watches: false,
         make: |setup| doubling(DoublingParams::PUBLISHED, setup),
     },
     Entry {
@@ -33,6 +36,7 @@ pub const DETECTORS: &[Entry] = &[
         what: "the same as the paper's text has it: each round trip, and by receiving rates",
         fair: "delay",
         again: None,
+        watches: false,
         make: |setup| doubling(DoublingParams::PAPER, setup),
     },
     Entry {
@@ -40,6 +44,7 @@ pub const DETECTORS: &[Entry] = &[
         what: "order, loss and delay of a light packet behind a short train of heavy ones",
         fair: "share",
         again: Some(Duration::from_secs(5)),
+        watches: true,
         make: |_| Box::new(Trains::default()),
     },
 ];
@@ -113,6 +118,7 @@ impl Names {
                 begin(controller, chosen, &setup)
             }),
             again: self.again.or(entry.again),
+            isolation: entry.watches.then(Isolation::default),
             ecn: EcnUse::Off,
         }))
     }

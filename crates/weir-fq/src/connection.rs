@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use weir_cc::{Ack, Controller, EcnUse, Sent};
 use weir_core::{Duration, Rate, Time};
 
-use crate::{Detector, Finding, Outcome, Packet, SubFlow, Verdict};
+use crate::{Detector, Finding, Isolation, Outcome, Packet, SubFlow, Verdict};
 
 /// A window that holds nothing back. noq's own pacer is off for windows above `u32::MAX`.
 const OPEN: u64 = 1 << 40;
@@ -30,6 +30,8 @@ pub struct Options {
     pub choose: Choose,
     /// So long after a detection it begins the next; none: one detection is all.
     pub again: Option<Duration>,
+    /// Watches a queue that was found to be its own: if it is not, nothing is held found, and a detection begins at once.
+    pub isolation: Option<Isolation>,
     /// How its packets take part in ECN, whatever the chosen controller says.
     pub ecn: EcnUse,
 }
@@ -51,6 +53,8 @@ pub struct Findings {
     pub changes: Vec<(Time, Finding)>,
     /// Detections that have ended.
     pub detections: u64,
+    /// How often somebody else was in a queue that had been found to be the connection's own.
+    pub alarms: u64,
 }
 
 enum Stage {
@@ -166,6 +170,9 @@ impl Connection {
             && let Some(controller) = &mut self.controller
         {
             controller.on_sent(sent);
+            if let Some(isolation) = &mut self.options.isolation {
+                isolation.on_sent(sent);
+            }
         }
         self.go_on(sent.now);
     }
@@ -191,6 +198,7 @@ impl Connection {
             && let Some(controller) = &mut self.controller
         {
             controller.on_ack(ack);
+            self.watch(ack);
         }
         self.go_on(ack.now);
     }
@@ -244,7 +252,7 @@ impl Connection {
         let stage = match self.stage {
             Stage::Idle => Some(Time::ZERO),
             Stage::Detecting => self.options.detector.timer(),
-            Stage::Resting(until) => self.options.again.map(|_| until),
+            Stage::Resting(until) => Some(until).filter(|until| *until < Time::MAX),
         };
         let controller = self.controller.as_ref().and_then(|controller| controller.timer());
         [departure, stage, controller].into_iter().flatten().min()
@@ -257,7 +265,7 @@ impl Connection {
                 self.findings.began = Some(now);
                 self.begin(now, self.handshake);
             }
-            Stage::Resting(until) if self.options.again.is_some() && until <= now => {
+            Stage::Resting(until) if until <= now => {
                 self.begin(now, self.min_rtt);
             }
             Stage::Detecting if self.options.detector.timer().is_some_and(|due| due <= now) => {
@@ -293,12 +301,38 @@ impl Connection {
         self.open = self.departure().filter(|next| next.at <= now).map(|next| next.sub_flow);
     }
 
-    fn settle(&mut self, now: Time, outcome: Outcome) {
+    /// Sees whether a queue that was found to be its own is so.
+    fn watch(&mut self, ack: &Ack) {
+        let rests = matches!(self.stage, Stage::Resting(_));
+        let Some(isolation) = &mut self.options.isolation else { return };
+        if !rests || self.findings.verdict.finding != Finding::FairQueued {
+            isolation.restart();
+        } else if isolation.on_ack(ack) {
+            let outcome = Outcome { verdict: Verdict::default(), rate: isolation.delivered() };
+            self.findings.alarms += 1;
+            self.adopt(ack.now, outcome);
+            self.begin(ack.now, self.min_rtt);
+        }
+    }
+
+    fn settle(&mut self, now: Time, mut outcome: Outcome) {
+        let mut until = self.options.again.map_or(Time::MAX, |again| now + again);
+        let isolation = self.options.isolation.as_ref().filter(|isolation| !isolation.believes(now));
+        if let Some(isolation) = isolation.filter(|_| outcome.verdict.finding == Finding::FairQueued) {
+            outcome.verdict = Verdict::default();
+            until = until.min(isolation.doubts_until());
+        }
+        self.findings.detections += 1;
+        self.findings.decided.get_or_insert(now);
+        self.adopt(now, outcome);
+        self.stage = Stage::Resting(until);
+    }
+
+    /// Goes on by what was found.
+    fn adopt(&mut self, now: Time, outcome: Outcome) {
         let findings = &mut self.findings;
         let changed = findings.changes.last().is_none_or(|(_, last)| *last != outcome.verdict.finding);
         findings.verdict = outcome.verdict;
-        findings.detections += 1;
-        findings.decided.get_or_insert(now);
         if changed {
             findings.changes.push((now, outcome.verdict.finding));
         }
@@ -306,6 +340,5 @@ impl Connection {
             let min_rtt = if self.min_rtt == Duration::MAX { Duration::ZERO } else { self.min_rtt };
             self.controller = Some((self.options.choose)(&Chosen { outcome, min_rtt }));
         }
-        self.stage = Stage::Resting(self.options.again.map_or(Time::MAX, |again| now + again));
     }
 }

@@ -18,6 +18,7 @@ mod connection;
 mod detector;
 mod doubling;
 mod gate;
+mod isolation;
 #[cfg(test)]
 mod toy;
 mod trains;
@@ -26,4 +27,5 @@ pub use connection::{Choose, Chosen, Connection, Findings, Options};
 pub use detector::{Departure, Detector, Finding, Outcome, Packet, SubFlow, Verdict};
 pub use doubling::{Doubling, DoublingParams, Jitter, Measure, Pace};
 pub use gate::{Gate, Shared};
+pub use isolation::Isolation;
 pub use trains::{Trains, TrainsParams};

@@ -87,6 +87,7 @@ fn run(qdisc: &str, amount: Amount, seconds: u64) -> (Findings, &'static str, [F
             make(if chosen.outcome.verdict.finding == Finding::FairQueued { "copa" } else { "cubic" })
         }),
         again: None,
+        isolation: None,
         ecn: EcnUse::Off,
     }));
     let spec = || FlowSpec::quic("reno", hop, rtt).unwrap();

@@ -10,6 +10,10 @@
 
 mod baseline;
 mod evidence;
+#[cfg(test)]
+mod link;
+#[cfg(test)]
+mod tests;
 mod train;
 
 use weir_core::{Duration, Rate, Time};
@@ -254,8 +258,11 @@ impl Trains {
 
     /// Looks at what is known of a train.
     fn weigh(&mut self, index: usize) {
+        // A path of which nothing is heard at all says nothing of its queues.
+        let heard = self.least.iter().any(|least| *least < i64::MAX);
         let least = self.least();
-        self.evidence[index] = Evidence::of(&self.trains[index], &self.path, least);
+        self.evidence[index] =
+            if heard { Evidence::of(&self.trains[index], &self.path, least) } else { Evidence::default() };
     }
 
     /// Begins another round of pairs.
@@ -315,7 +322,9 @@ impl Trains {
     /// Trains or time are used up.
     fn give_up(&mut self, now: Time) {
         let losses: f64 = self.evidence.iter().map(|evidence| evidence.loss).sum();
-        let odds = self.log_odds() - losses + share(&self.trains[..self.closed]);
+        let heard = self.least.iter().any(|least| *least < i64::MAX);
+        let share = if heard { share(&self.trains[..self.closed]) } else { 0.0 };
+        let odds = self.log_odds() - losses + share;
         let certain = self.params.certain;
         let finding = match self.found {
             _ if odds >= certain => Finding::FairQueued,

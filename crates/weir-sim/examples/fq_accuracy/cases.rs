@@ -54,22 +54,19 @@ const RATES: [u64; 5] = [5, 16, 28, 39, 50];
 const DELAYS: [u64; 5] = [10, 32, 56, 78, 100];
 const BUFFERS: [u64; 5] = [1, 26, 50, 75, 100];
 
-/// The grid, each cell so many times.
+/// The grid, each cell so many times: `fq` as it was when the paper was written, and with the fast path that it has now.
 pub(crate) fn grid(runs: u64) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (fair, kind) in [(false, "pfifo"), (true, "fq")] {
+    for (kind, words) in
+        [("pfifo", "pfifo limit"), ("fq", "fq nofast_path flow_limit"), ("fq fast", "fq flow_limit")]
+    {
         for cross in [Cross::None, Cross::Tcp(1, "cubic")] {
             for run in 0..runs {
                 for (rate, rtt, buffer) in cells() {
-                    let qdisc = if fair {
-                        format!("fq flow_limit {buffer}p nofast_path")
-                    } else {
-                        format!("pfifo limit {buffer}p")
-                    };
                     cases.push(Case {
                         group: format!("{kind} {}", if cross == Cross::None { "alone" } else { "cubic" }),
-                        qdisc,
-                        fair,
+                        qdisc: format!("{words} {buffer}p"),
+                        fair: kind != "pfifo",
                         rate,
                         rtt,
                         buffer,
@@ -102,7 +99,7 @@ fn cells() -> impl Iterator<Item = (Rate, Duration, u64)> {
 /// |---|---|
 /// | rate | 1 Mbit/s to 1 Gbit/s, evenly by its logarithm, as all below |
 /// | round-trip time | 2 to 300 ms |
-/// | buffer | 1 packet to 4 BDP: of each flow in `fq` and `drr`, of all in the shared ones; `fq_codel` at least 64 packets, `fq_pie` and `cake` by their defaults, since these end fairness or are bytes |
+/// | buffer | 1 packet to 4 BDP: of each flow in `fq` (with and without its fast path) and `drr`, of all in the shared ones; `fq_codel` at least 64 packets, `fq_pie` and `cake` by their defaults, since these end fairness or are bytes |
 /// | cross traffic | 0, 1, 4 or 16 of Reno, Cubic, BBR or datagrams on and off, 1 to 5 s earlier |
 /// | random loss | half the cases: 0.01 to 1 % |
 /// | jitter | half: 10 us to 3 ms or a quarter of the round trip, half of these in any order |
@@ -123,7 +120,10 @@ fn draw(seed: Seed) -> Case {
     let (kind, qdisc) = if fair {
         let kind = random.below(6);
         match kind {
-            0 => ("fq", format!("fq flow_limit {buffer}p limit {}p", (20 * buffer).max(10_000))),
+            0 => {
+                let path = if seed.run % 2 == 0 { "fast_path" } else { "nofast_path" };
+                ("fq", format!("fq {path} flow_limit {buffer}p limit {}p", (20 * buffer).max(10_000)))
+            }
             1 => ("fq_codel", format!("fq_codel limit {}p", buffer.max(64))),
             2 => ("fq_pie", "fq_pie".to_owned()),
             3 => ("drr", format!("drr limit {buffer}p")),

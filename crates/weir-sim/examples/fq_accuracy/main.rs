@@ -6,11 +6,12 @@
 //! cargo run --release -p weirnet-sim --example fq_accuracy -- control trains share
 //! ```
 //!
+//! `again` lets the detections of a connection go on for a minute in the grid, and counts those that change what was found.
 //! `control DETECTOR [CONTROLLER]` is what comes behind fair queuing: thirty seconds in each cell of the grid, detection included.
 //!
-//! `grid` is the paper's: 125 cells, behind `fq` and behind `pfifo`, alone and with a Cubic that began five seconds earlier, so
-//! many runs each with other phases. `drawn` draws conditions at random, so many of them, from the seed that follows. A line
-//! for each error comes before the tables.
+//! `grid` is the paper's: 125 cells, behind `pfifo` and behind two versions of `fq`, alone and with a Cubic that began five
+//! seconds earlier, so many runs each with other phases. `drawn` draws conditions at random, so many of them, from the seed
+//! that follows. A line for each error comes before the tables.
 
 mod cases;
 mod run;
@@ -62,10 +63,16 @@ fn main() {
             print!("{}", tables::control(&cases, &held));
             return;
         }
+        Some("again") => {
+            let cases = cases::grid(number(2, 1));
+            let kept = run_all(&cases, |case| run::again(case, detector));
+            print!("{}", tables::again(&cases, &kept));
+            return;
+        }
         _ => {
-            eprintln!(
-                "fq_accuracy grid DETECTOR RUNS | drawn DETECTOR CASES SEED | control DETECTOR CONTROLLER"
-            );
+            let words =
+                "(grid | again) DETECTOR RUNS | drawn DETECTOR CASES SEED | control DETECTOR CONTROLLER";
+            eprintln!("fq_accuracy {words}");
             return;
         }
     };

@@ -3,7 +3,7 @@
 use weir_cc::Setup;
 use weir_core::{Duration, Rate, Time};
 use weir_fq::{Finding, Shared, catalog::Names};
-use weir_sim::{FlowId, FlowSpec, HopId, HopSpec, Kind, Network, Pattern, Span, WorkloadSpec};
+use weir_sim::{EndOptions, FlowId, FlowSpec, HopId, HopSpec, Kind, Network, Pattern, Span, WorkloadSpec};
 
 use crate::cases::{Case, Cross};
 
@@ -73,7 +73,9 @@ fn set(case: &Case, detector: &str, fair: Option<&str>) -> Set {
     };
     let setup = Setup { mss: MSS, initial_window: 10, random: seed.stream("detector"), rate: None };
     let shared = Shared::new(names.connection(&setup).unwrap_or_else(|error| panic!("{error}")));
-    let spec = || FlowSpec::quic("reno", hop, rtt).expect("a flow").hosts([1, 2]).start(start);
+    // A packet at a time: pairs would not fit into a buffer of one.
+    let ends = EndOptions { min_burst: 1, ..EndOptions::default() };
+    let spec = || FlowSpec::quic("reno", hop, rtt).expect("a flow").hosts([1, 2]).start(start).ends(ends);
     let flows = network.add_twins(spec(), spec(), &shared).unwrap_or_else(|error| panic!("{case}: {error}"));
     Set { network, shared, flows, start }
 }
@@ -103,6 +105,33 @@ pub(crate) fn run(case: &Case, detector: &str) -> Found {
         took: findings.began.zip(findings.decided).map(|(began, decided)| decided.since(began)),
         sent: findings.sent.iter().sum(),
         lost: findings.lost,
+    }
+}
+
+/// What the detections of a minute came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) detections: u64,
+    /// Changes of the finding after the first.
+    pub(crate) changes: usize,
+    pub(crate) last: Finding,
+    /// Bytes of IP that arrived, in Mbit/s.
+    pub(crate) mbit: f64,
+}
+
+/// Lets a connection detect again and again for a minute.
+pub(crate) fn again(case: &Case, detector: &str) -> Kept {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let Set { mut network, shared, flows, start } = set(case, detector, None);
+    network.run_until(Time::ZERO + start + MINUTE);
+    let packets = flows.map(|flow| network.flow(flow).bytes).iter().sum::<u64>() as f64 / f64::from(MSS);
+    let connection = shared.lock();
+    let findings = connection.findings();
+    Kept {
+        detections: findings.detections,
+        changes: findings.changes.len().saturating_sub(1),
+        last: findings.verdict.finding,
+        mbit: packets * f64::from(8 * (MSS + HEADERS)) / MINUTE.as_secs_f64() / 1e6,
     }
 }
 

@@ -7,7 +7,7 @@ use weir_core::Duration;
 use weir_fq::Finding;
 
 use crate::cases::Case;
-use crate::run::{Found, Held};
+use crate::run::{Found, Held, Kept};
 
 fn is_right(case: &Case, found: &Found) -> bool {
     found.finding == if case.fair { Finding::FairQueued } else { Finding::Shared }
@@ -120,5 +120,30 @@ pub(crate) fn control(cases: &[Case], held: &[Held]) -> String {
         row(&buffer.to_string(), some);
     }
     row("all", &held.iter().collect::<Vec<_>>());
+    text
+}
+
+/// A line for each connection whose finding changed or is not right, and a row for each group.
+pub(crate) fn again(cases: &[Case], kept: &[Kept]) -> String {
+    let mut text = String::new();
+    let mut groups: BTreeMap<&str, Vec<(&Case, &Kept)>> = BTreeMap::new();
+    for (case, kept) in cases.iter().zip(kept) {
+        groups.entry(&case.group).or_default().push((case, kept));
+        let right = if case.fair { Finding::FairQueued } else { Finding::Shared };
+        if kept.changes > 0 || kept.last != right {
+            let _ = writeln!(text, "{}: {case}, {} changes", kept.last.word(), kept.changes);
+        }
+    }
+    let _ = writeln!(
+        text,
+        "{:<16} {:>6} {:>10} {:>8} {:>8}",
+        "queue", "cases", "detections", "changes", "Mbit/s"
+    );
+    for (name, rows) in &groups {
+        let detections: u64 = rows.iter().map(|(_, kept)| kept.detections).sum();
+        let changes: usize = rows.iter().map(|(_, kept)| kept.changes).sum();
+        let mbit = rows.iter().map(|(_, kept)| kept.mbit).sum::<f64>() / rows.len() as f64;
+        let _ = writeln!(text, "{name:<16} {:>6} {detections:>10} {changes:>8} {mbit:>8.2}", rows.len());
+    }
     text
 }
