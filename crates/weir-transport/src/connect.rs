@@ -3,14 +3,18 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use noq_proto::congestion::NewRenoConfig;
-use noq_proto::{AckFrequencyConfig, ClientConfig, IdleTimeout, TransportConfig, VarInt};
-use weir_fq::{Connection, Options, Shared};
+use noq_proto::{AckFrequencyConfig, ClientConfig, EndpointConfig, IdleTimeout, TransportConfig, VarInt};
+use ring::rand::{SecureRandom, SystemRandom};
+use weir_cc::Setup;
+use weir_core::{Duration as Span, Seed};
+use weir_fq::{Connection, Shared};
 
 use crate::Error;
-use crate::clock::Clock;
+use crate::bridge::INITIAL;
+use crate::clock::{Clock, now};
 use crate::endpoint::{Endpoint, Server};
 use crate::gates::Gates;
 use crate::identity::{Expected, Identity, Trust};
@@ -25,6 +29,8 @@ use crate::streams::{BLOCK, BLOCKS, Conversation};
 
 /// The UDP payload of a full packet: what most tunnels let through.
 pub const DATAGRAM: u16 = 1350;
+/// Twice what a link of 1 Gbit/s takes for a packet.
+pub const SPACING: Span = Span::from_micros(25);
 /// Paths that a connection may have: two, and those that are opened in place of one that failed.
 const PATHS: u32 = 4;
 /// Bytes that one sender may have under way or unread; of all senders together 32 times that.
@@ -39,16 +45,36 @@ const REPORT_WINDOW: u64 = 256 << 10;
 /// The name that is asked for where the certificate's fingerprint is what counts.
 const ANY_NAME: &str = "weir.invalid";
 
-/// How a sender connects.
-pub(crate) struct ConnectOptions {
-    /// How it knows the receiver.
-    pub(crate) trust: Trust,
-    /// The name that the receiver's certificate must have, where an authority vouches for it.
-    pub(crate) name: Option<String>,
+/// A receiver, and how a sender reaches it.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// How the sender knows it.
+    pub trust: Trust,
+    /// The name that its certificate must have, where an authority vouches for it.
+    pub name: Option<String>,
     /// The UDP payload of a full packet, 1200 to 1452 bytes.
-    pub(crate) datagram: u16,
-    /// How it detects, and what it does then.
-    pub(crate) options: Options,
+    pub datagram: u16,
+    /// The packets of a detector's trains go at least so far apart. Twice what the host's own link takes for a packet keeps
+    /// them out of the host's own queue, which may be fair itself (Linux's `fq_codel` is).
+    pub spacing: Span,
+}
+
+impl Peer {
+    /// One that is known by its certificate's fingerprint, with packets and trains for most hosts.
+    pub const fn new(address: SocketAddr, trust: Trust) -> Self {
+        Self { address, trust, name: None, datagram: DATAGRAM, spacing: SPACING }
+    }
+
+    /// With what detectors and controllers for it begin. Their draws differ from call to call.
+    pub fn setup(&self) -> Setup {
+        let mut seed = [0; 8];
+        // Without the system's randomness, any will do here.
+        let _ = SystemRandom::new().fill(&mut seed);
+        let random = Seed { seed: u64::from_ne_bytes(seed), run: 0 }.stream("sender");
+        Setup { mss: u32::from(self.datagram), initial_window: INITIAL, random, rate: None }
+    }
 }
 
 /// A sender's connection.
@@ -61,9 +87,10 @@ pub(crate) struct Sending {
 }
 
 /// Connects, and waits until the connection is up.
-pub(crate) fn connect(remote: SocketAddr, options: ConnectOptions) -> Result<Sending, Error> {
+pub(crate) fn connect(peer: &Peer, connection: Connection) -> Result<Sending, Error> {
+    let remote = peer.address;
     let local = |error: std::io::Error| Error::Local(format!("cannot open a socket to {remote}: {error}"));
-    let expected = Expected::new(&options.trust)?;
+    let expected = Expected::new(&peer.trust)?;
     let waker = Waker::new().map_err(local)?;
     let any = match remote {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -78,18 +105,17 @@ pub(crate) fn connect(remote: SocketAddr, options: ConnectOptions) -> Result<Sen
     let (first, heavy) = bind(None).map_err(local)?;
     let (second, light) = bind(Some(label)).map_err(local)?;
 
-    #[allow(clippy::disallowed_methods, reason = "the endpoint's time begins")]
-    let now = Instant::now();
+    let now = now();
     let clock = Clock::new(now);
-    let shared = Shared::new(Connection::new(options.options));
+    let shared = Shared::new(connection);
     let (begun, marks) = (Arc::new(AtomicBool::new(false)), Marks::default());
     let gates = Arc::new(Gates::new(&shared, &begun, &marks, clock));
     let crypto = Overheard { inner: Arc::clone(&expected.crypto), ear: Arc::new(marks) };
     let mut config = ClientConfig::new(Arc::new(crypto));
-    config.transport_config(Arc::new(sender_transport(options.datagram, Arc::clone(&gates))));
-    let role = Role::Sends(Box::new(Sends::new(shared.clone(), gates, begun, clock, label)));
-    let mut endpoint = Endpoint::new(None, waker.clone(), clock);
-    let name = options.name.as_deref().unwrap_or(ANY_NAME);
+    config.transport_config(Arc::new(sender_transport(peer.datagram, Arc::clone(&gates))));
+    let role = Role::Sends(Box::new(Sends::new(shared.clone(), gates, begun, clock, peer.spacing, label)));
+    let mut endpoint = Endpoint::new(EndpointConfig::default(), None, waker.clone(), clock);
+    let name = peer.name.as_deref().unwrap_or(ANY_NAME);
     let conversation = endpoint.connect(now, config, remote, name, role)?;
     let running = Running::start(endpoint, vec![first, second], waker, true)?;
     match conversation.wait_connected() {
@@ -110,9 +136,8 @@ pub(crate) fn listen(
     let socket = Socket::bind(local, None).map_err(failed)?;
     let bound = socket.local_addr().map_err(failed)?;
     let server = Server::new(identity.server()?, receiver_transport(datagram), accept);
-    #[allow(clippy::disallowed_methods, reason = "the endpoint's time begins")]
-    let clock = Clock::new(Instant::now());
-    let endpoint = Endpoint::new(Some(server), waker.clone(), clock);
+    let clock = Clock::new(now());
+    let endpoint = Endpoint::new(identity.endpoint(), Some(server), waker.clone(), clock);
     let running = Running::start(endpoint, vec![Door { socket, label: None }], waker, false)?;
     Ok((running, bound))
 }
@@ -136,9 +161,10 @@ fn transport(datagram: u16) -> TransportConfig {
 
 fn sender_transport(datagram: u16, gates: Arc<Gates>) -> TransportConfig {
     let mut config = transport(datagram);
-    // Losses are found as soon as anything shows them; arrivals are reported apart.
+    // As RFC 9000 section 13.2.2 has it. Arrivals are reported apart, so a lone packet's acknowledgement may wait: the probe
+    // timer reckons with that, and a shorter one would send probes whenever the receiver is busy.
     let mut acks = AckFrequencyConfig::default();
-    acks.ack_eliciting_threshold(VarInt::from_u32(1)).max_ack_delay(Some(Duration::from_millis(1)));
+    acks.ack_eliciting_threshold(VarInt::from_u32(1)).max_ack_delay(Some(Duration::from_millis(5)));
     config
         .congestion_controller_factory(gates)
         .ack_frequency_config(Some(acks))

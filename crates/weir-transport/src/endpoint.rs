@@ -65,9 +65,9 @@ pub(crate) enum Answer {
 }
 
 impl Endpoint {
-    pub(crate) fn new(server: Option<Server>, waker: Waker, clock: Clock) -> Self {
+    pub(crate) fn new(own: EndpointConfig, server: Option<Server>, waker: Waker, clock: Clock) -> Self {
         let config = server.as_ref().map(|server| Arc::new(server.config.clone()));
-        let inner = noq_proto::Endpoint::new(Arc::new(EndpointConfig::default()), config, false);
+        let inner = noq_proto::Endpoint::new(Arc::new(own), config, false);
         Self { inner, links: HashMap::new(), waker, clock, server }
     }
 
@@ -220,11 +220,16 @@ impl Endpoint {
         });
     }
 
-    /// Closes all connections.
-    pub(crate) fn close(&mut self, words: &str) {
-        for link in self.links.values() {
-            link.conversation.close(words);
+    /// Nobody is there any more: every connection ends.
+    pub(crate) fn lose(&mut self, why: &str) {
+        for (_, link) in self.links.drain() {
+            link.conversation.end(&Error::Lost(why.to_owned()));
         }
+    }
+
+    /// Closes all connections because this end is stopped.
+    pub(crate) fn stop(&mut self) {
+        self.links.values().for_each(|link| link.conversation.stop());
     }
 
     /// Of this host, on the path that it is not of by itself.

@@ -6,6 +6,7 @@ use noq_proto::ConnectionError;
 use thiserror::Error;
 
 use crate::identity::Fingerprint;
+use crate::streams::STOPPED;
 
 /// Why an end could not begin or go on. It says what to change, where that is known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -60,6 +61,9 @@ impl Error {
     /// Why a connection with `remote` was lost.
     pub(crate) fn of_connection(reason: &ConnectionError, remote: SocketAddr, was_up: bool) -> Self {
         match reason {
+            ConnectionError::ApplicationClosed(close) if close.error_code == STOPPED => {
+                Self::Lost("the other end was stopped".to_owned())
+            }
             ConnectionError::ApplicationClosed(close) => {
                 Self::Closed(readable(&String::from_utf8_lossy(&close.reason)))
             }

@@ -19,7 +19,9 @@ use noq_proto::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, ServerConfig,
     SignatureScheme,
 };
-use ring::digest::{SHA256, digest};
+use noq_proto::{EndpointConfig, HashedConnectionIdGenerator};
+use ring::digest::{Context, SHA256, digest};
+use ring::hmac;
 
 use crate::Error;
 
@@ -107,6 +109,23 @@ impl Identity {
     /// By what senders know it.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.chain[0])
+    }
+
+    /// Secrets that are the same whenever it is used: a receiver that was started anew can tell senders at once that it knows
+    /// nothing of their connections (RFC 9000 section 10.3.2).
+    pub(crate) fn endpoint(&self) -> EndpointConfig {
+        let secret = |purpose: &str| {
+            let mut context = Context::new(&SHA256);
+            context.update(purpose.as_bytes());
+            context.update(self.key.secret_der());
+            context.finish()
+        };
+        let reset = hmac::Key::new(hmac::HMAC_SHA256, secret("weir stateless reset").as_ref());
+        let mut config = EndpointConfig::new(Arc::new(reset));
+        let identifiers = secret("weir connection identifiers");
+        let key = identifiers.as_ref().iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte));
+        config.cid_generator(Arc::new(move || Box::new(HashedConnectionIdGenerator::from_key(key))));
+        config
     }
 
     /// A server's cryptography.

@@ -16,14 +16,16 @@
 //! | `socket`, `run`, `clock` | sockets, the thread of an endpoint, its time |
 //! | `identity` | certificates |
 //! | `connect` | how both ends begin |
+//! | `messages`, `digest`, `partial` | what both ends agree on |
+//! | `sender`, `receiver`, `probe` | files, and looks at a path |
 
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod arrivals;
 mod bridge;
 mod clock;
-#[allow(dead_code)]
 mod connect;
+mod digest;
 mod door;
 mod endpoint;
 mod error;
@@ -32,11 +34,16 @@ mod gates;
 mod identity;
 mod link;
 mod marks;
+mod messages;
 mod overheard;
+mod partial;
 mod pipe;
+mod probe;
+mod receiver;
 mod receives;
 mod report;
 mod run;
+mod sender;
 mod sends;
 mod socket;
 mod streams;
@@ -45,7 +52,11 @@ mod streams;
 mod loopback_tests;
 
 pub use bridge::Factory;
+pub use connect::{DATAGRAM, Peer, SPACING};
 pub use error::Error;
 pub use identity::{Fingerprint, Identity, Trust};
 pub use marks::Marks;
 pub use overheard::{Hear, Overheard};
+pub use probe::{ProbeJob, Probed, probe};
+pub use receiver::{Listener, Notice, Receiver, ReceiverOptions};
+pub use sender::{SendJob, SendProgress, Sent, send};

@@ -9,7 +9,7 @@ use weir_core::Ecn;
 use crate::Error;
 use crate::receives::Receives;
 use crate::sends::Sends;
-use crate::streams::{CODE, Conversation, Streams};
+use crate::streams::{Conversation, DONE, Streams};
 
 /// Which end this is.
 pub(crate) enum Role {
@@ -49,15 +49,16 @@ impl Link {
         while let Some(event) = self.connection.poll() {
             self.on_event(event, now);
         }
-        if let Some(words) = self.conversation.closing() {
-            self.connection.close(now, CODE, words);
+        if let Some((code, words)) = self.conversation.closing() {
+            self.connection.close(now, code, words);
             self.conversation.end(&Error::Stopped);
         }
-        if self.conversation.is_connected() && !self.conversation.is_over() {
-            if let Err(error) = self.streams.pump(&mut self.connection, &self.conversation) {
-                self.connection.close(now, CODE, error.to_string().into_bytes().into());
-                self.conversation.end(&error);
-            }
+        if self.conversation.is_connected()
+            && !self.conversation.is_over()
+            && let Err(error) = self.streams.pump(&mut self.connection, &self.conversation)
+        {
+            self.connection.close(now, DONE, error.to_string().into_bytes().into());
+            self.conversation.end(&error);
         }
         match &mut self.role {
             Role::Sends(sends) => sends.drive(&mut self.connection, self.streams.has_bulk(), now),

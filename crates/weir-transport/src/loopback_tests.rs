@@ -7,9 +7,9 @@ use bytes::Bytes;
 use weir_cc::catalog;
 use weir_cc::{Choice, EcnUse, Family, Setup};
 use weir_core::{Duration, Rate, Seed, Time};
-use weir_fq::{Departure, Detector, Finding, Options, Outcome, Packet, SubFlow, Verdict};
+use weir_fq::{Connection, Departure, Detector, Finding, Options, Outcome, Packet, SubFlow, Verdict};
 
-use crate::connect::{ConnectOptions, DATAGRAM, Sending, connect, listen};
+use crate::connect::{DATAGRAM, Peer, Sending, connect, listen};
 use crate::identity::{Identity, Trust};
 use crate::run::Running;
 use crate::streams::Conversation;
@@ -25,8 +25,8 @@ pub(crate) struct Turns {
 /// What it is told.
 #[derive(Debug)]
 pub(crate) enum Told {
-    Asked(Departure),
-    Sent(Packet),
+    /// And whether it was asked for, which a probe for a lost tail or a sign of life is not.
+    Sent(Packet, Option<Departure>),
     Arrived(Packet, Time),
 }
 
@@ -55,12 +55,12 @@ impl Detector for Turns {
     }
 
     fn on_sent(&mut self, packet: &Packet) {
-        if let Some(next) = self.next() {
-            let _ = self.log.send(Told::Asked(next));
+        let asked = self.next().filter(|next| next.sub_flow == packet.sub_flow && next.at <= packet.sent);
+        let _ = self.log.send(Told::Sent(*packet, asked));
+        if asked.is_some() {
+            self.left -= 1;
+            self.next = packet.sent + Self::APART;
         }
-        let _ = self.log.send(Told::Sent(*packet));
-        self.left = self.left.saturating_sub(1);
-        self.next = packet.sent + Self::APART;
     }
 
     fn on_arrival(&mut self, _: Time, packet: &Packet, at: Time) {
@@ -84,8 +84,12 @@ impl Detector for Turns {
 pub(crate) fn options(detector: Box<dyn Detector>, controller: &'static str) -> Options {
     let entry = catalog::find(controller).unwrap();
     let choose = move |_: &weir_fq::Chosen| {
-        let setup =
-            Setup { mss: u32::from(DATAGRAM), initial_window: 10, random: Seed::default().stream("test") };
+        let setup = Setup {
+            mss: u32::from(DATAGRAM),
+            initial_window: 10,
+            random: Seed::default().stream("test"),
+            rate: None,
+        };
         entry.make(&Choice { family: Family::Quic, ecn: false }, &setup)
     };
     Options { detector, choose: Box::new(choose), again: None, ecn: EcnUse::Off }
@@ -106,7 +110,7 @@ pub(crate) fn pair(options: Options) -> Pair {
     let accept = Box::new(move |from, conversation| accepted.send((from, conversation)).unwrap());
     let (server, at) = listen("127.0.0.1:0".parse().unwrap(), &identity, DATAGRAM, accept).unwrap();
     let trust = Trust::Fingerprint(identity.fingerprint());
-    let sending = connect(at, ConnectOptions { trust, name: None, datagram: DATAGRAM, options }).unwrap();
+    let sending = connect(&Peer::new(at, trust), Connection::new(options)).unwrap();
     let (from, receiving) = accepts.recv().unwrap();
     Pair { sending, receiving, from, _server: server }
 }
@@ -145,29 +149,21 @@ fn bytes_arrive_in_order_over_both_sub_flows() {
 
     let findings = sending.shared.lock().findings().clone();
     assert_eq!(findings.verdict.finding, Finding::FairQueued);
-    assert_eq!(findings.sent, [u64::from(TURNS) / 2; 2]);
+    assert!(findings.sent.iter().all(|sent| *sent >= u64::from(TURNS) / 2), "{findings:?}");
     check_times(told.try_iter(), TURNS);
 }
 
 /// Packets went when they were asked for, and arrived afterwards, in order of their departure.
 fn check_times(told: impl Iterator<Item = Told>, turns: u32) {
-    let (mut asked, mut late, mut unasked, mut arrived) = (None, Vec::new(), 0, Vec::new());
+    let (mut late, mut unasked, mut arrived) = (Vec::new(), 0, Vec::new());
     for told in told {
         match told {
-            Told::Asked(departure) => asked = Some(departure),
-            Told::Sent(packet) => {
-                let departure =
-                    asked.take().filter(|departure: &Departure| departure.sub_flow == packet.sub_flow);
-                match departure.filter(|departure| departure.at <= packet.sent) {
-                    Some(departure) => late.push(packet.sent.since(departure.at)),
-                    // A probe for a lost tail, or a sign of life.
-                    None => unasked += 1,
-                }
-            }
+            Told::Sent(packet, Some(departure)) => late.push(packet.sent.since(departure.at)),
+            Told::Sent(_, None) => unasked += 1,
             Told::Arrived(packet, at) => arrived.push((packet.order, at, packet.sent)),
         }
     }
-    assert!(late.len() > 9 * unasked, "{unasked} packets went unasked");
+    assert!(late.len() == turns as usize && late.len() > 4 * unasked, "{unasked} packets went unasked");
     // Nothing is lost on the loopback interface, and all arrivals but the last ones are told before the detection is over.
     assert!(arrived.len() + 2 >= turns as usize, "{} arrived", arrived.len());
     arrived.sort();

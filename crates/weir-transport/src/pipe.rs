@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 
 use crate::Error;
+use crate::clock::now;
 
 /// Wakes the thread of an endpoint: an eventfd(2) that it polls beside its sockets.
 #[derive(Clone, Debug)]
@@ -62,6 +64,8 @@ struct State {
     chunks: VecDeque<Bytes>,
     bytes: usize,
     finished: bool,
+    /// It was full when the thread of the endpoint looked, which waits to be woken.
+    full: bool,
     broken: Option<Error>,
 }
 
@@ -90,6 +94,11 @@ impl Pipe {
         self.inner.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn wait_until<'a>(&self, state: MutexGuard<'a, State>, until: Instant) -> MutexGuard<'a, State> {
+        let left = until.saturating_duration_since(now());
+        self.inner.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// Writes, and waits for room before.
     pub(crate) fn write(&self, chunk: Bytes) -> Result<(), Error> {
         let mut state = self.state();
@@ -114,22 +123,31 @@ impl Pipe {
         self.waker.wake();
     }
 
-    /// Reads, and waits for something to read; none at the end.
-    pub(crate) fn read(&self) -> Result<Option<Bytes>, Error> {
+    /// Reads, and waits for something to read until then: none if nothing came, none inside at the end.
+    pub(crate) fn read_until(&self, until: Instant) -> Result<Option<Option<Bytes>>, Error> {
         let mut state = self.state();
         loop {
             if let Some(chunk) = state.chunks.pop_front() {
                 state.bytes -= chunk.len();
+                // Not for each chunk: there are as many as packets.
+                let wakes = state.full && state.bytes <= self.inner.most / 2;
+                state.full &= !wakes;
                 drop(state);
                 self.inner.changed.notify_all();
-                self.waker.wake();
-                return Ok(Some(chunk));
+                if wakes {
+                    self.waker.wake();
+                }
+                return Ok(Some(Some(chunk)));
             }
             match &state.broken {
-                _ if state.finished => return Ok(None),
+                _ if state.finished => return Ok(Some(None)),
                 Some(error) => return Err(error.clone()),
-                None => state = self.wait(state),
+                None => {}
             }
+            if now() >= until {
+                return Ok(None);
+            }
+            state = self.wait_until(state, until);
         }
     }
 
@@ -148,12 +166,6 @@ impl Pipe {
         }
     }
 
-    /// Whether [`take`](Self::take) has something or the end.
-    pub(crate) fn has_news(&self) -> bool {
-        let state = self.state();
-        state.finished || !state.chunks.is_empty()
-    }
-
     /// Puts a chunk in, without waiting; the writer asks [`room`](Self::room) before.
     pub(crate) fn put(&self, chunk: Bytes) {
         let mut state = self.state();
@@ -163,15 +175,27 @@ impl Pipe {
         self.inner.changed.notify_all();
     }
 
-    /// Bytes that it can still hold.
+    /// Bytes that it can still hold. If none, the thread of the endpoint is woken when there is room again.
     pub(crate) fn room(&self) -> usize {
-        self.inner.most.saturating_sub(self.state().bytes)
+        let mut state = self.state();
+        let room = self.inner.most.saturating_sub(state.bytes);
+        state.full |= room == 0;
+        room
     }
 
     /// Ends it for both sides; what is in it can still be read.
     pub(crate) fn tear(&self, error: &Error) {
         self.state().broken.get_or_insert_with(|| error.clone());
         self.inner.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+impl Pipe {
+    /// Reads, however long it takes.
+    pub(crate) fn read(&self) -> Result<Option<Bytes>, Error> {
+        const LONG: std::time::Duration = std::time::Duration::from_secs(60);
+        self.read_until(now() + LONG).map(|read| read.expect("something in a minute"))
     }
 }
 

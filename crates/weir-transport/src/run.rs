@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use noq_proto::FourTuple;
 
 use crate::Error;
+use crate::clock::now;
 use crate::endpoint::{Answer, Endpoint};
 use crate::pipe::Waker;
 use crate::socket::Socket;
@@ -51,6 +52,7 @@ impl Running {
             stop: Arc::clone(&stop),
             until_empty,
             refused: 0,
+            refused_since: None,
         };
         let thread = std::thread::Builder::new()
             .name("weir-transport".to_owned())
@@ -81,11 +83,11 @@ struct Thread {
     waker: Waker,
     stop: Arc<AtomicBool>,
     until_empty: bool,
-    /// How often the other host has said that nobody listens.
+    /// How often the other host has said that nobody listens, and since when, if nothing else was heard since.
     refused: u32,
+    refused_since: Option<Instant>,
 }
 
-#[allow(clippy::disallowed_methods, reason = "this thread is where time comes from")]
 impl Thread {
     fn run(&mut self) {
         rise_on_time();
@@ -93,7 +95,7 @@ impl Thread {
         let mut stopping = None;
         loop {
             let received = self.receive(&mut buffer);
-            let now = Instant::now();
+            let now = now();
             self.endpoint.drive(now);
             let sent = self.send(&mut buffer);
             if self.until_empty && self.endpoint.is_empty() {
@@ -105,7 +107,7 @@ impl Thread {
                     return;
                 }
                 stopping = Some(());
-                self.endpoint.close("stopped");
+                self.endpoint.stop();
                 continue;
             }
             if received < BATCH && sent < BATCH {
@@ -129,12 +131,13 @@ impl Thread {
                     }
                 };
                 most = most.max(count);
+                self.refused_since = None;
                 let is_server = label.is_none() && self.sockets.len() == 1;
                 let label = self.sockets[index].label;
                 let local = if is_server { datagram.to } else { label };
                 buffer.clear();
                 let path = FourTuple::new(datagram.from, local);
-                let now = Instant::now();
+                let now = now();
                 let answer =
                     self.endpoint.on_datagram(now, datagram.at, path, datagram.ecn, datagram.bytes, buffer);
                 if let Answer::Send(transmit) = answer {
@@ -149,11 +152,11 @@ impl Thread {
     fn send(&mut self, buffer: &mut Vec<u8>) -> usize {
         for count in 0..BATCH {
             buffer.clear();
-            let Some((handle, transmit)) = self.endpoint.transmit(Instant::now(), buffer) else {
+            let Some((handle, transmit)) = self.endpoint.transmit(now(), buffer) else {
                 return count;
             };
             // The time that the sender counts with is that of the call.
-            self.endpoint.departing(handle, Instant::now());
+            self.endpoint.departing(handle, now());
             self.out(transmit.destination, transmit.src_ip, transmit.ecn, &buffer[..transmit.size]);
         }
         BATCH
@@ -177,10 +180,12 @@ impl Thread {
         }
     }
 
-    /// A socket has failed: of a sender whose connection is not up, there is somebody who wants to know.
+    /// A socket has failed: of a sender, there is somebody who wants to know.
     fn on_error(&mut self, error: &io::Error) {
         /// Once may be by chance, or a forged message.
         const OFTEN: u32 = 2;
+        /// Whoever sends no more than such messages for so long has gone.
+        const GONE: Duration = Duration::from_secs(1);
         if !self.until_empty {
             return;
         }
@@ -189,6 +194,10 @@ impl Thread {
                 self.refused += 1;
                 if self.refused >= OFTEN {
                     self.endpoint.fail_unconnected_with(Error::Nobody);
+                }
+                let now = now();
+                if now.duration_since(*self.refused_since.get_or_insert(now)) > GONE {
+                    self.endpoint.lose("nobody listens there any more");
                 }
             }
             io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}
@@ -203,7 +212,7 @@ impl Thread {
     fn wait(&self) {
         let (due, is_exact) = self.endpoint.timer().unzip();
         let is_exact = is_exact == Some(true);
-        let left = || due.map_or(SLEEP, |due| due.saturating_duration_since(Instant::now()));
+        let left = || due.map_or(SLEEP, |due| due.saturating_duration_since(now()));
         if is_exact && left() <= AWAKE {
             while !left().is_zero() {
                 std::hint::spin_loop();

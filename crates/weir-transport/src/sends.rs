@@ -28,6 +28,9 @@ pub(crate) struct Sends {
     clock: Clock,
     paths: [Path; 2],
     second: Second,
+    /// Single packets go at least so far apart: none before that time.
+    spacing: Duration,
+    single: Time,
     /// What noq takes for this host's address on the second path.
     label: IpAddr,
 }
@@ -40,6 +43,8 @@ struct Path {
     pace: Pace,
     rate: Option<Rate>,
     burst: Option<Duration>,
+    /// A detector has asked for one packet.
+    is_single: bool,
 }
 
 /// How the second path comes into being.
@@ -60,9 +65,11 @@ impl Sends {
         gates: Arc<Gates>,
         begun: Arc<AtomicBool>,
         clock: Clock,
+        spacing: Duration,
         label: IpAddr,
     ) -> Self {
-        Self { shared, gates, begun, clock, paths: Default::default(), second: Second::Waits, label }
+        let (paths, second, single) = (Default::default(), Second::Waits, Time::ZERO);
+        Self { shared, gates, begun, clock, paths, second, spacing, single, label }
     }
 
     /// The connection is up.
@@ -80,9 +87,11 @@ impl Sends {
                 self.second = Second::Settled;
             }
             PathEvent::Abandoned { id, .. } if *id != PathId::ZERO => {
-                light.id = None;
+                let was_there = light.id.take().is_some();
                 if let Second::Validates(until) = self.second {
                     self.second = Second::Opens(now + TRY, until);
+                } else if was_there && self.has_begun() {
+                    self.shared.lock().give_up(self.clock.time(now));
                 }
             }
             _ => {}
@@ -90,7 +99,7 @@ impl Sends {
     }
 
     /// Whether the second path can carry data; none while that is not settled.
-    pub(crate) fn has_second(&self) -> Option<bool> {
+    fn has_second(&self) -> Option<bool> {
         matches!(self.second, Second::Settled).then(|| self.paths[SubFlow::Light.index()].id.is_some())
     }
 
@@ -129,11 +138,17 @@ impl Sends {
             Second::Validates(until) if until <= now => self.second = Second::Settled,
             _ => {}
         }
-        if !self.has_begun() && has_bulk && self.has_second() == Some(true) {
+        if let Some(has_second) = self.has_second()
+            && has_bulk
+            && !self.has_begun()
+        {
             if let Some(rtt) = connection.rtt(PathId::ZERO) {
                 self.shared.lock().on_handshake(rtt.into());
             }
             self.begun.store(true, Ordering::Relaxed);
+            if !has_second {
+                self.shared.lock().give_up(self.clock.time(now));
+            }
         }
         if self.has_begun() {
             self.wake(self.clock.time(now));
@@ -164,7 +179,7 @@ impl Sends {
         let (has_begun, now) = (self.has_begun(), self.clock.time(now));
         for sub_flow in SubFlow::BOTH {
             let path = &mut self.paths[sub_flow.index()];
-            path.rate = None;
+            (path.rate, path.is_single) = (None, false);
             if has_begun && let Some(id) = path.id {
                 let shared = self.shared.lock();
                 let (window, rate) = (shared.window(sub_flow), shared.pacing(sub_flow));
@@ -176,9 +191,14 @@ impl Sends {
                     let bits = u128::from(window) * 10 * 1_000_000_000 / rtt.as_nanos();
                     Some(Rate::from_bits_per_sec(u64::try_from(bits).ok()?.max(SLOWEST)))
                 };
-                path.rate = if window == 0 || window > LARGEST { None } else { rate.or_else(by_window) };
+                path.is_single = window > LARGEST;
+                path.rate = if window == 0 || path.is_single { None } else { rate.or_else(by_window) };
             }
-            let is_early = path.rate.is_some() && now < path.pace.next();
+            let is_early = if path.is_single {
+                now < self.single
+            } else {
+                path.rate.is_some() && now < path.pace.next()
+            };
             self.gates.door(sub_flow).set_shut(is_early);
         }
     }
@@ -195,6 +215,9 @@ impl Sends {
             self.shared.lock().on_sent(sub_flow, &sent);
             let path = &mut self.paths[sub_flow.index()];
             path.ledger.push(number);
+            if path.is_single {
+                self.single = now + self.spacing;
+            }
             path.pace.pass(now, u64::from(sent.bytes), path.rate, path.burst);
         }
     }
@@ -220,8 +243,9 @@ impl Sends {
             let shared = self.shared.lock();
             for sub_flow in SubFlow::BOTH {
                 add(shared.timer(sub_flow), true);
-                let paced = self.paths[sub_flow.index()].pace.next();
-                add(self.gates.door(sub_flow).is_wanted().then_some(paced), false);
+                let path = &self.paths[sub_flow.index()];
+                let next = if path.is_single { self.single } else { path.pace.next() };
+                add(self.gates.door(sub_flow).is_wanted().then_some(next), path.is_single);
             }
         }
         next

@@ -4,10 +4,12 @@ use std::io;
 use std::mem::{MaybeUninit, size_of, size_of_val};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use bytes::BytesMut;
 use noq_proto::EcnCodepoint;
+
+use crate::clock::{now, today};
 
 /// A datagram that has arrived.
 pub(crate) struct Datagram {
@@ -37,7 +39,7 @@ pub(crate) struct Socket {
 
 /// Room for control messages, aligned as they are.
 #[repr(align(8))]
-struct Control([MaybeUninit<u8>; 256]);
+struct Control(#[allow(dead_code, reason = "the kernel reads and writes it")] [MaybeUninit<u8>; 256]);
 
 impl Socket {
     /// A socket bound to `local`, and connected if it has but one peer.
@@ -120,7 +122,7 @@ impl Socket {
             from: address(&name).ok_or_else(|| io::Error::other("a datagram of no IP address"))?,
             to: None,
             ecn: None,
-            at: Instant::now(),
+            at: now(),
             bytes,
         };
         read_control(&header, &mut datagram);
@@ -267,8 +269,7 @@ fn write_control(
 /// When something happened that the clock of the day has stamped, if that is not long before `now`.
 fn instant_of(stamp: libc::timespec, now: Instant) -> Instant {
     let since = Duration::new(stamp.tv_sec.max(0) as u64, stamp.tv_nsec.clamp(0, 999_999_999) as u32);
-    #[allow(clippy::disallowed_methods, reason = "the kernel stamps arrivals by the clock of the day")]
-    let today = SystemTime::now();
+    let today = today();
     let age = today.duration_since(UNIX_EPOCH).ok().and_then(|today| today.checked_sub(since));
     age.filter(|age| *age < OLDEST).and_then(|age| now.checked_sub(age)).unwrap_or(now)
 }
@@ -329,11 +330,12 @@ fn raw_address(address: SocketAddr, is_v6: bool) -> (libc::sockaddr_storage, lib
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::Duration;
 
     use noq_proto::EcnCodepoint;
 
     use super::Socket;
+    use crate::clock::{now, sleep};
 
     /// Sends one datagram from an address to another, and how it arrived.
     fn pass(from: &str, to: &str, source: Option<&str>) -> Option<super::Datagram> {
@@ -346,7 +348,7 @@ mod tests {
         let source = source.map(|source| source.parse().unwrap());
         sender.send(target, source, Some(EcnCodepoint::Ect0), b"hello").unwrap();
         (0..1000).find_map(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            sleep(Duration::from_millis(1));
             receiver.receive().unwrap()
         })
     }
@@ -354,7 +356,7 @@ mod tests {
     #[test]
     fn a_datagram_tells_its_circumstances() {
         for (from, to) in [("0.0.0.0:0", "0.0.0.0:0"), ("[::]:0", "[::]:0"), ("[::]:0", "127.0.0.1:0")] {
-            let before = Instant::now();
+            let before = now();
             let Some(datagram) = pass(from, to, Some("127.0.0.5")) else {
                 weir_testkit::skip::skip("ipv6", "sockets of both families");
                 continue;
@@ -364,7 +366,7 @@ mod tests {
             assert_eq!(datagram.to.unwrap().to_string(), "127.0.0.1");
             assert_eq!(datagram.ecn, Some(EcnCodepoint::Ect0));
             // The stamp is the kernel's, from before the receiver has looked.
-            let seen = Instant::now();
+            let seen = now();
             assert!(before <= datagram.at && datagram.at <= seen);
         }
     }

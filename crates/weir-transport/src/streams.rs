@@ -15,6 +15,9 @@ use crate::pipe::{Chunk, Pipe, Waker};
 pub(crate) const BLOCK: u64 = 1 << 20;
 /// Blocks that may be under way.
 pub(crate) const BLOCKS: u32 = 32;
+/// The codes with which a connection is closed: the words say why; or this end was stopped.
+pub(crate) const DONE: VarInt = VarInt::from_u32(0);
+pub(crate) const STOPPED: VarInt = VarInt::from_u32(1);
 /// Bytes of a message pipe.
 const MESSAGES: usize = 64 << 10;
 /// Bytes of a pipe of bulk data.
@@ -37,7 +40,7 @@ pub(crate) struct Conversation {
 struct State {
     connected: bool,
     /// What the application ends it with.
-    closing: Option<Bytes>,
+    closing: Option<(VarInt, Bytes)>,
     over: Option<Error>,
 }
 
@@ -79,12 +82,21 @@ impl Conversation {
 
     /// Ends the conversation with a few words for the other end. What was written before may be lost.
     pub(crate) fn close(&self, words: &str) {
-        self.state().closing.get_or_insert_with(|| Bytes::copy_from_slice(words.as_bytes()));
+        self.close_with(DONE, words);
+    }
+
+    /// Ends it because this end is stopped, perhaps to be started again.
+    pub(crate) fn stop(&self) {
+        self.close_with(STOPPED, "stopped");
+    }
+
+    fn close_with(&self, code: VarInt, words: &str) {
+        self.state().closing.get_or_insert_with(|| (code, Bytes::copy_from_slice(words.as_bytes())));
         self.waker.wake();
     }
 
     /// What the application closes it with, once.
-    pub(crate) fn closing(&self) -> Option<Bytes> {
+    pub(crate) fn closing(&self) -> Option<(VarInt, Bytes)> {
         self.state().closing.take()
     }
 
@@ -289,6 +301,3 @@ fn read(connection: &mut Connection, stream: StreamId, pipe: &Pipe) -> Result<bo
     let _ = chunks.finalize().should_transmit();
     result
 }
-
-/// The code of a connection that is closed; its words say why.
-pub(crate) const CODE: VarInt = VarInt::from_u32(0);
