@@ -1,5 +1,7 @@
 //! The cells of a figure, and how they make rows and columns.
 
+use std::collections::BTreeMap;
+
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -19,6 +21,9 @@ pub struct Cell {
     pub measured: Option<f64>,
     /// One value per run.
     pub runs: Vec<f64>,
+    /// Further values by name; in JSON keys of the cell.
+    #[serde(flatten)]
+    pub more: BTreeMap<&'static str, f64>,
     /// What a reader must know of this cell: unfinished flows, failed runs.
     pub notes: Vec<String>,
     /// Whether the value is a bound, because some flows were cut off at the timeout.
@@ -35,6 +40,7 @@ impl Cell {
             paper_says: None,
             measured: None,
             runs: Vec::new(),
+            more: BTreeMap::new(),
             notes: Vec::new(),
             is_bound: false,
         }

@@ -35,6 +35,9 @@ struct System {
     variant: String,
     stack: Stack,
     controller: String,
+    /// Of fair queuing, if it looks for it.
+    #[serde(default)]
+    detector: String,
     throughput: f64,
     rtt: f64,
 }
@@ -101,7 +104,12 @@ impl Figure for Systematic {
             .flat_map(|link| (0..self.runs(plan)).map(move |run| (link, run, job_name(link, run))))
             .filter(|(_, _, name)| plan.only.as_ref().is_none_or(|only| name.contains(only.as_str())))
             .map(|(link, run, name)| {
-                let flow = Flow { bytes: None, duration: Some(self.duration), ..kind.flow(1, false) };
+                let flow = Flow {
+                    bytes: None,
+                    duration: Some(self.duration),
+                    detector: system.detector.clone(),
+                    ..kind.flow(1, false)
+                };
                 let queue = format!("fq flow_limit {}p", link.buffer);
                 let queue = queue.parse().expect("fq and its limit are known");
                 let on = (scaled(plan.quick, link.rate, 0).0, link.delay, queue);
@@ -116,7 +124,7 @@ impl Figure for Systematic {
 
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
         let mut cells = Vec::new();
-        let mut rtts = Vec::new();
+        let (mut rtts, mut losses) = (Vec::new(), Vec::new());
         for link in self.links() {
             let labels = link.labels();
             let at = Place::new(&self.about, labels.each_ref().map(String::as_str));
@@ -125,7 +133,10 @@ impl Figure for Systematic {
                 let name = job_name(link, run);
                 match jobs.iter().position(|job| job.name == name).map(|index| &results[index]) {
                     Some(Ok(result)) => {
-                        cell.runs.push(result.flows[0].goodput_bps / 1e6);
+                        // Of both sub-flows, if there are two.
+                        let bytes: u64 = result.flows.iter().map(|flow| flow.received_bytes).sum();
+                        cell.runs.push(bytes as f64 * 8.0 / self.duration.as_secs_f64() / 1e6);
+                        losses.extend(loss(result));
                         rtts.extend(rtt(result));
                     }
                     Some(Err(error)) => cell.notes.push(format!("run {run}: {error}")),
@@ -139,13 +150,12 @@ impl Figure for Systematic {
         let goodput: Vec<f64> = cells.iter().filter_map(|cell| cell.measured).collect();
         // The paper's means are over all links, at full rate.
         let whole = !plan.quick && goodput.len() == self.links().count();
-        let means = mean(&goodput).zip(mean(&rtts)).filter(|_| whole);
+        let means = mean(&goodput).zip(mean(&rtts)).zip(mean(&losses)).filter(|_| whole);
         let system = self.system(plan);
-        let statements = means.map_or_else(Vec::new, |(goodput, rtt)| {
-            vec![
-                statement("Mean throughput over all links", "Mbit/s", system.throughput, goodput),
-                statement("Mean round trip over all links", "ms", system.rtt, rtt),
-            ]
+        let statements = means.map_or_else(Vec::new, |((goodput, rtt), loss)| {
+            let mut rtt = statement("Mean round trip over all links", "ms", system.rtt, rtt);
+            rtt.measured += &format!("; {loss:.2} % of packets lost");
+            vec![statement("Mean throughput over all links", "Mbit/s", system.throughput, goodput), rtt]
         });
         Findings { cells, statements }
     }
@@ -158,6 +168,14 @@ fn rtt(result: &RunResult) -> Option<f64> {
     let queue = result.queues.first()?.sojourn_ns.mean()? / 1e6;
     let sending = bottleneck.rate.time_for(u64::from(weir_core::FULL_PACKET));
     Some((bottleneck.rtt + sending).as_millis_f64() + queue)
+}
+
+/// The share of a run's packets that the queue dropped, in percent.
+fn loss(result: &RunResult) -> Option<f64> {
+    let queue = result.queues.first()?;
+    let dropped = (queue.dropped + queue.overflowed) as f64;
+    let offered = queue.departed as f64 + dropped;
+    (offered > 0.0).then(|| 100.0 * dropped / offered)
 }
 
 fn statement(text: &str, unit: &str, paper: f64, measured: f64) -> Statement {

@@ -8,6 +8,7 @@ mod about;
 mod cell;
 mod crq4;
 mod crq5;
+mod fq_accuracy;
 mod fq_systematic;
 mod page;
 mod run;
@@ -116,6 +117,7 @@ pub fn all() -> Vec<Box<dyn Figure>> {
     vec![
         Box::new(crq4::Crq4::load()),
         Box::new(crq5::Crq5::load()),
+        Box::new(fq_accuracy::Accuracy::load()),
         Box::new(fq_systematic::Systematic::load()),
     ]
 }
