@@ -16,8 +16,8 @@ pub(crate) fn today() -> SystemTime {
     SystemTime::now()
 }
 
-/// Lets the calling thread rest. Not for the thread of an endpoint.
-#[allow(clippy::disallowed_methods, reason = "waits for another host to come back")]
+/// Lets the calling thread rest. Not for the thread of an endpoint, which sleeps between its sockets and its timers.
+#[allow(clippy::disallowed_methods, reason = "waits for what another host does")]
 pub(crate) fn sleep(time: std::time::Duration) {
     std::thread::sleep(time);
 }

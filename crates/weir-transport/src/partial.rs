@@ -27,6 +27,15 @@ pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
+/// Why a file cannot arrive.
+#[derive(Debug)]
+pub(crate) enum Unopened {
+    /// It is arriving already, from another sender.
+    Busy,
+    /// In words for the sender.
+    No(String),
+}
+
 /// The part of a file that has arrived. Nobody else writes to it meanwhile.
 pub(crate) struct Partial {
     file: File,
@@ -42,12 +51,12 @@ impl Partial {
     /// Opens the part of a file of this name and size, which may have been begun earlier.
     ///
     /// # Errors
-    /// In words for the sender: if the file is there already, somebody else sends it now, or it does not fit.
-    pub(crate) fn open(folder: &Path, name: &str, size: u64) -> Result<Self, String> {
-        check_name(name)?;
+    /// If another sender sends it now, it does not fit, or it cannot be written.
+    pub(crate) fn open(folder: &Path, name: &str, size: u64) -> Result<Self, Unopened> {
+        check_name(name).map_err(|why| Unopened::No(why.to_owned()))?;
         let whole = folder.join(name);
         let part = folder.join(format!(".{name}{PART}"));
-        let failed = |error: io::Error| format!("cannot write '{name}': {error}");
+        let failed = |error: io::Error| Unopened::No(format!("cannot write '{name}': {error}"));
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -59,13 +68,13 @@ impl Partial {
             .map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(format!("'{name}' is arriving from another sender")),
+            Err(TryLockError::WouldBlock) => return Err(Unopened::Busy),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         // Whoever held the lock may have given the part its name as a whole file meanwhile.
         let (here, there) = (file.metadata().map_err(failed)?, fs::symlink_metadata(&part));
         if !there.is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())) {
-            return Err(format!("'{name}' has just arrived from another sender"));
+            return Err(Unopened::Busy);
         }
         let mut written = here.len();
         if written > size {
@@ -73,7 +82,7 @@ impl Partial {
             written = 0;
         }
         if free(&file).is_ok_and(|free| free < size - written) {
-            return Err(format!("there is no room for '{name}'"));
+            return Err(Unopened::No(format!("there is no room for '{name}'")));
         }
         let hash = Hash::of_front(&mut file, written, || true).map_err(failed)?;
         Ok(Self { file, part, whole, written, buffer: Vec::with_capacity(CHUNK), hash })
@@ -157,7 +166,7 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 mod tests {
     use std::fs;
 
-    use super::{Partial, check_name};
+    use super::{Partial, Unopened, check_name};
     use crate::digest::Hash;
 
     #[test]
@@ -186,7 +195,7 @@ mod tests {
         let open = || Partial::open(folder.path(), "file", 10);
         let mut part = open().unwrap();
         part.push(b"hello").unwrap();
-        assert!(open().err().unwrap().contains("another sender"));
+        assert!(matches!(open(), Err(Unopened::Busy)));
         part.flush().unwrap();
         drop(part);
         assert!(!folder.path().join("file").exists());
@@ -215,6 +224,7 @@ mod tests {
 
         fs::write(at(".long.weir-part"), "too much").unwrap();
         assert_eq!(Partial::open(folder.path(), "long", 3).unwrap().len(), 0);
-        assert!(Partial::open(folder.path(), "large", u64::MAX).err().unwrap().contains("no room"));
+        let large = Partial::open(folder.path(), "large", u64::MAX);
+        assert!(matches!(large, Err(Unopened::No(why)) if why.contains("no room")));
     }
 }

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::clock::now;
+use crate::clock::{now, sleep};
 use crate::connect::listen;
 use crate::digest::{Hash, hex};
 use crate::identity::Identity;
 use crate::messages::{Digest, Message, Talk, unexpected};
-use crate::partial::{Partial, check_name};
+use crate::partial::{Partial, Unopened, check_name};
 use crate::run::Running;
 use crate::streams::Conversation;
 use crate::{DATAGRAM, Error};
@@ -130,6 +130,8 @@ const SOON: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
 /// A sender is told this often how much is written.
 const APART: Duration = Duration::from_millis(200);
+/// A file that another sender sends is waited for so long: longer than a quiet connection lasts.
+const WAIT: Duration = Duration::from_secs(20);
 /// A sender that has all that it wants closes the connection by itself in this.
 const GOODBYE: Duration = Duration::from_secs(5);
 
@@ -173,12 +175,14 @@ impl Rules {
             )));
         }
         let began = now();
+        let mut part = self.wait_for(folder, name, size)?;
         let whole = folder.join(name);
         let there = there(&whole, size).map_err(|error| no(format!("cannot read '{name}': {error}")))?;
         if let Some(digest) = there {
+            // Nothing of it is there in part.
+            let _ = part.remove();
             return self.compare(talk, from, whole, size, digest);
         }
-        let mut part = Partial::open(folder, name, size).map_err(no)?;
         talk.say(&Message::Have { bytes: part.len(), digest: part.hash().digest() })?;
         let had = match talk.hear()? {
             Message::From { bytes } if bytes == part.len() => bytes,
@@ -209,6 +213,21 @@ impl Rules {
         (self.listener)(Notice::Arrived { from, path, size, had, digest, took });
         let _ = talk.hear_for(GOODBYE);
         Ok(())
+    }
+
+    /// Opens the part of a file, once no other sender has it: one that was killed seems to be there for a while.
+    fn wait_for(&self, folder: &Path, name: &str, size: u64) -> Result<Partial, Error> {
+        let until = now() + WAIT;
+        loop {
+            match Partial::open(folder, name, size) {
+                Ok(part) => return Ok(part),
+                Err(Unopened::No(why)) => return Err(Error::Refused(why)),
+                Err(Unopened::Busy) if now() < until => sleep(APART),
+                Err(Unopened::Busy) => {
+                    return Err(Error::Refused(format!("'{name}' is arriving from another sender")));
+                }
+            }
+        }
     }
 
     /// Takes what arrives until the part has the size of the file.
