@@ -21,6 +21,13 @@ pub struct Entry {
     make: fn(&Setup) -> Box<dyn Detector>,
 }
 
+impl Entry {
+    /// Makes one for a connection that begins.
+    pub fn make(&self, setup: &Setup) -> Box<dyn Detector> {
+        (self.make)(setup)
+    }
+}
+
 /// All detectors.
 pub const DETECTORS: &[Entry] = &[
     Entry {
@@ -111,7 +118,7 @@ impl Names {
         let fair = weir_cc::find(self.fair.as_deref().unwrap_or(entry.fair))?;
         let setup = setup.clone();
         Ok(Connection::new(Options {
-            detector: (entry.make)(&setup),
+            detector: entry.make(&setup),
             choose: Box::new(move |chosen| {
                 let found = chosen.outcome.verdict.finding;
                 let controller = if found == Finding::FairQueued { fair } else { shared };

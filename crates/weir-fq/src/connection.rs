@@ -55,6 +55,10 @@ pub struct Findings {
     pub detections: u64,
     /// How often somebody else was in a queue that had been found to be the connection's own.
     pub alarms: u64,
+    /// The rate at which the newest detection lets the connection go on; none if nothing is known of it.
+    pub rate: Option<Rate>,
+    /// The shortest round trip when it ended; none if none is known.
+    pub min_rtt: Option<Duration>,
 }
 
 enum Stage {
@@ -281,6 +285,17 @@ impl Connection {
         self.go_on(now);
     }
 
+    /// There is no second sub-flow, or it has failed, so that nothing can be found out: the connection goes on as in a shared
+    /// queue, and does not look again.
+    pub fn give_up(&mut self, now: Time) {
+        self.findings.began.get_or_insert(now);
+        self.options.again = None;
+        if !matches!(self.stage, Stage::Resting(_)) || self.findings.verdict.finding != Finding::Unknown {
+            self.settle(now, Outcome { verdict: Verdict::default(), rate: None });
+        }
+        self.go_on(now);
+    }
+
     fn begin(&mut self, now: Time, rtt: Duration) {
         self.stage = Stage::Detecting;
         self.options.detector.begin(now, rtt);
@@ -333,6 +348,8 @@ impl Connection {
         let findings = &mut self.findings;
         let changed = findings.changes.last().is_none_or(|(_, last)| *last != outcome.verdict.finding);
         findings.verdict = outcome.verdict;
+        findings.rate = outcome.rate;
+        findings.min_rtt = Some(self.min_rtt).filter(|rtt| *rtt != Duration::MAX);
         if changed {
             findings.changes.push((now, outcome.verdict.finding));
         }
@@ -340,5 +357,36 @@ impl Connection {
             let min_rtt = if self.min_rtt == Duration::MAX { Duration::ZERO } else { self.min_rtt };
             self.controller = Some((self.options.choose)(&Chosen { outcome, min_rtt }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_cc::{EcnUse, FixedWindow};
+    use weir_core::Time;
+
+    use super::{Connection, Options};
+    use crate::{Finding, SubFlow, Trains};
+
+    #[test]
+    fn a_connection_that_gives_up_goes_on_as_in_a_shared_queue() {
+        let mut connection = Connection::new(Options {
+            detector: Box::new(Trains::default()),
+            choose: Box::new(|_| Box::new(FixedWindow::new(7, EcnUse::Off))),
+            again: Some(weir_core::Duration::from_secs(1)),
+            isolation: None,
+            ecn: EcnUse::Off,
+        });
+        let at = |second| Time::ZERO + weir_core::Duration::from_secs(second);
+        connection.on_timer(at(1));
+        assert_eq!(connection.controller(), None);
+        connection.give_up(at(2));
+        let found = connection.findings().clone();
+        assert_eq!((found.verdict.finding, found.decided), (Finding::Unknown, Some(at(2))));
+        assert_eq!(SubFlow::BOTH.map(|sub_flow| connection.window(sub_flow)), [0, 7]);
+        // It looks no more, and to give up again changes nothing.
+        connection.on_timer(at(9));
+        connection.give_up(at(10));
+        assert_eq!((connection.findings(), connection.timer(SubFlow::Heavy)), (&found, None));
     }
 }

@@ -3,6 +3,8 @@
 mod interface;
 #[cfg(feature = "lab")]
 mod lab;
+#[cfg(feature = "send")]
+mod send;
 
 use std::path::PathBuf;
 
@@ -13,6 +15,8 @@ use clap_complete::Shell;
 pub(crate) use interface::{DownArgs, ReloadArgs, SetupArgs, ShowArgs, StepOutput, TopArgs, UpArgs};
 #[cfg(feature = "lab")]
 pub(crate) use lab::*;
+#[cfg(feature = "send")]
+pub(crate) use send::*;
 
 /// A bottleneck you can see into: queue packets, and know which flows answer to congestion.
 #[derive(Debug, Parser)]
@@ -34,6 +38,10 @@ pub(crate) enum Command {
     #[cfg(feature = "lab")]
     #[command(flatten)]
     Lab(LabCommand),
+
+    #[cfg(feature = "send")]
+    #[command(flatten)]
+    Send(SendCommand),
 
     /// Tell how a network would judge the flows of a capture.
     #[command(after_help = "Examples:
@@ -123,29 +131,35 @@ pub(crate) struct AssessArgs {
     pub(crate) json: bool,
 }
 
-/// The verbs of the feature `lab`, for the answer of a command that was built without it.
+/// The verbs of the features `lab` and `send`, for the answer of a command that was built without them.
 const LAB: &[&str] = &["run", "sweep", "suite", "figure", "vm", "bench", "doctor"];
+const SEND: &[&str] = &["send", "recv", "probe", "serve-probe"];
 
 /// What to build, if the command line asks for a verb that this command was built without.
 pub(crate) fn absent(said: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(verb)) = said.get(ContextKind::InvalidSubcommand) else { return None };
-    (!cfg!(feature = "lab") && LAB.contains(&verb.as_str())).then(|| {
-        format!(
-            "this weir was built without its lab, which '{verb}' is of; one with it: cargo build --release -p weirnet"
-        )
-    })
+    let features = [("lab", LAB, cfg!(feature = "lab")), ("QUIC", SEND, cfg!(feature = "send"))];
+    let (name, ..) =
+        features.iter().find(|(_, verbs, is_here)| !is_here && verbs.contains(&verb.as_str()))?;
+    Some(format!(
+        "this weir was built without its {name}, which '{verb}' is of; one with it: cargo build --release -p weirnet"
+    ))
 }
 
-#[cfg(all(test, feature = "lab"))]
+#[cfg(all(test, feature = "lab", feature = "send"))]
 mod tests {
     use clap::Subcommand;
 
-    use super::{LAB, LabCommand};
+    use super::{LAB, LabCommand, SEND, SendCommand};
+
+    fn verbs<C: Subcommand>() -> Vec<String> {
+        let command = C::augment_subcommands(clap::Command::new("weir"));
+        command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect()
+    }
 
     #[test]
-    fn the_verbs_of_the_lab_are_listed() {
-        let command = LabCommand::augment_subcommands(clap::Command::new("weir"));
-        let verbs: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-        assert_eq!(verbs, LAB);
+    fn the_verbs_of_features_are_listed() {
+        assert_eq!(verbs::<LabCommand>(), LAB);
+        assert_eq!(verbs::<SendCommand>(), SEND);
     }
 }

@@ -8,6 +8,8 @@ mod generate;
 mod lab;
 mod rates;
 mod reload;
+#[cfg(feature = "send")]
+mod send;
 mod show;
 mod talk;
 mod top;
@@ -31,6 +33,8 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         #[cfg(feature = "lab")]
         Command::Lab(command) => lab::run(command),
+        #[cfg(feature = "send")]
+        Command::Send(command) => send::run(command),
         Command::Assess(args) => assess::run(args),
         Command::Up(args) => up::run(args),
         Command::Down(args) => down::run(args),

@@ -1,5 +1,7 @@
 //! How the command speaks: data on standard output, talk on standard error, and a reader who has gone is no failure.
 
+#[cfg(any(feature = "lab", feature = "send"))]
+mod bar;
 mod output;
 mod plain;
 
@@ -9,6 +11,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+#[cfg(any(feature = "lab", feature = "send"))]
+pub(crate) use bar::Bar;
 pub(crate) use plain::plain;
 use plain::plain_json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -2,9 +2,9 @@
 //! for.
 //!
 //! Each end is a single-threaded runtime in a thread inside its namespace. The controller is noq's own or, by
-//! [`control`], one of weir-cc's. Where noq cannot be configured, its socket is wrapped: [`Wire`] takes ECT(0) off
+//! [`weir_transport::Factory`], one of weir-cc's. Where noq cannot be configured, its socket is wrapped: [`Wire`] takes ECT(0) off
 //! outgoing datagrams of flows without ECN (noq always starts with ECN and gives up when acknowledgements report no marks),
-//! turns it into ECT(1) for scalable controllers, and counts spin edges; [`marks`] reads how many marks the receiver counts.
+//! turns it into ECT(1) for scalable controllers, and counts spin edges; [`Marks`] reads how many marks the receiver counts.
 //!
 //! Facts about noq 1.4 that matter to a measurement:
 //! - It sends ECT(0) and has no switch for ECT(1). It reports CE marks to its controller once per acknowledgement
@@ -16,9 +16,7 @@
 //! - MTU discovery off, its black-hole detector can still lower the datagram size; `min_mtu` equal to the initial one
 //!   prevents that.
 
-mod control;
 mod endpoint;
-mod marks;
 #[cfg(test)]
 mod seed;
 mod wire;
@@ -34,9 +32,8 @@ use weir_core::{Bytes, Ecn, Random, Time};
 use super::controllers::Named;
 use super::socket;
 use super::{Ends, QuicSpec, Threads, TrafficError};
-use control::Factory;
 use endpoint::{Client, Identity, Server};
-use marks::Marks;
+use weir_transport::{Factory, Marks};
 use wire::{Outgoing, Wire};
 
 /// The largest UDP payload that fits a 1500-byte MTU over IPv4 and IPv6 alike, with 20 bytes to spare for IPv6.

@@ -1,16 +1,14 @@
 //! How far runs are, and how they ended.
 
-use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use weir_study::{CELLS, Progress as Runs};
 use weir_world::vm::{PROGRESS_LINES, progress_line};
 
-use crate::talk::{self, plain};
+use crate::talk::{self, Bar};
 
 /// The exit code of a result that is doubtful.
 pub(super) const DOUBTFUL: u8 = 3;
@@ -21,32 +19,23 @@ pub(super) fn folder_name(name: &str) -> String {
     if named.starts_with('.') { format!("-{named}") } else { named }
 }
 
-/// A progress bar with the time left; nothing where standard error is not a terminal. Lines that a program can read where
-/// one asks for them, as a micro-VM's host does.
+/// A progress bar, and lines that a program can read where one asks for them, as a micro-VM's host does.
 pub(super) struct Progress {
-    bar: ProgressBar,
+    bar: Bar,
     lines: bool,
 }
 
 impl Progress {
     /// A bar for work called `name`.
     pub(super) fn new(name: &str) -> Self {
-        let bar = if io::stderr().is_terminal() { ProgressBar::new(1000) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3}%  {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_prefix(plain(name).into_owned());
-        Self { bar, lines: std::env::var_os(PROGRESS_LINES).is_some() }
+        Self { bar: Bar::new(name), lines: std::env::var_os(PROGRESS_LINES).is_some() }
     }
 
     /// Shows how far the work is, 0 to 1, and how long it will still take.
     pub(super) fn show(&self, done: f64, left: Option<Duration>, note: &str) {
-        let permille = (done.clamp(0.0, 1.0) * 1000.0) as u64;
-        if self.lines && permille != self.bar.position() {
+        if self.bar.show(done, left, note) && self.lines {
             talk::speak(&progress_line(done, left));
         }
-        self.bar.set_position(permille);
-        let left = left.map(|left| format!("{} s left", left.as_secs())).unwrap_or_default();
-        self.bar.set_message(if note.is_empty() { left } else { format!("{left}  {}", plain(note)) });
     }
 }
 
@@ -55,12 +44,6 @@ impl Progress {
     pub(super) fn show_runs(&self, now: &Runs) {
         let note = format!("{}/{} runs; {}", now.done, now.total, now.last);
         self.show(now.done as f64 / now.total as f64, now.left, &note);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
     }
 }
 

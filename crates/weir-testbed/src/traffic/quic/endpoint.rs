@@ -17,8 +17,8 @@ use noq::{
     TokioRuntime, TransportConfig, VarInt,
 };
 use weir_core::{Duration, Time};
+use weir_transport::{Marks, Overheard};
 
-use super::marks::{Counted, Marks};
 use super::{IDLE_TIMEOUT, KEEP_ALIVE, Outgoing, QuicSpec, SPINNING_SEED, Wire, window};
 use crate::traffic::report::{ClientReport, ServerReport};
 use crate::traffic::samples::{RttSample, Sampler};
@@ -82,7 +82,8 @@ impl Identity {
             .map_err(|error| error.to_string())?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
         let crypto = QuicServerConfig::try_from(tls).map_err(|error| error.to_string())?;
-        let mut config = ServerConfig::with_crypto(Arc::new(Counted { inner: Arc::new(crypto), marks }));
+        let mut config =
+            ServerConfig::with_crypto(Arc::new(Overheard { inner: Arc::new(crypto), ear: Arc::new(marks) }));
         config.transport_config(Arc::new(transport));
         Ok(config)
     }

@@ -7,8 +7,8 @@ use noq::congestion::CubicConfig;
 use noq::{Connection, VarInt};
 
 use super::endpoint::{self, Identity, NAME, open, run};
-use super::marks::Marks;
 use super::{Outgoing, QuicSpec, SPINNING_SEED};
+use weir_transport::Marks;
 
 /// Connections of one endpoint that have to spin: the first, and those after handshakes that timed out.
 const CONNECTIONS: usize = 4;

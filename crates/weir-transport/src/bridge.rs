@@ -12,6 +12,9 @@
 //! | pacing in bursts of a millisecond | noq's bursts: 2 ms at the rate, at least 10 packets unless these take over 10 ms |
 //! | a window of less than a packet | one packet: noq would never send again |
 //! | timers of controllers | looked at with every packet sent and acknowledged |
+//!
+//! With a [`Door`] the host paces instead: noq's pacer is off, and nothing of the rows on pacing, windows of less than a
+//! packet, and timers holds.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -19,38 +22,67 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use noq::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use noq_proto::RttEstimator;
+use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use weir_cc::{Ack, Choice, Count, Delivery, EcnUse, Entry, Family, LossSample, Rtt, Sent, Setup, Stamp};
 use weir_core::{Duration, Random, Time};
 
-use super::marks::Marks;
+use crate::clock::Clock;
+use crate::door::Door;
+use crate::marks::Marks;
 
-/// By which a connection gets its controller.
+/// By which the paths of a connection get controllers of [`weir_cc::catalog`], under noq's pacer.
 #[derive(Clone)]
-pub(super) struct Factory {
-    pub(super) entry: &'static Entry,
+pub struct Factory {
+    /// Which controller.
+    pub entry: &'static Entry,
     /// Whether the flow asks for ECN.
-    pub(super) ecn: bool,
-    pub(super) random: Random,
-    pub(super) marks: Marks,
+    pub ecn: bool,
+    /// For the controllers' draws.
+    pub random: Random,
+    /// What the receiver tells of marks.
+    pub marks: Marks,
 }
 
 impl Factory {
+    /// How its packets take part in ECN.
+    pub fn ecn_use(&self) -> EcnUse {
+        self.make(1).ecn()
+    }
+}
+
+impl Make for Factory {
     fn make(&self, mss: u16) -> Box<dyn weir_cc::Controller> {
         let setup =
             Setup { mss: u32::from(mss), initial_window: INITIAL, random: self.random.clone(), rate: None };
         self.entry.make(&Choice { family: Family::Quic, ecn: self.ecn }, &setup)
     }
 
-    /// How its packets take part in ECN.
-    pub(super) fn ecn_use(&self) -> EcnUse {
-        self.make(1).ecn()
+    fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    fn door(&self) -> Option<&Arc<Door>> {
+        None
     }
 }
 
+/// What a path begins with, and begins with again when it has moved.
+pub(crate) trait Make: Send + Sync {
+    /// A controller for packets of `mss` bytes.
+    fn make(&self, mss: u16) -> Box<dyn weir_cc::Controller>;
+
+    /// What the receiver tells of marks on the path.
+    fn marks(&self) -> &Marks;
+
+    /// By which the host lets packets go at times of its own; none leaves that to noq's pacer.
+    fn door(&self) -> Option<&Arc<Door>>;
+}
+
 /// The initial window in packets (RFC 9002 section 7.2).
-const INITIAL: u32 = 10;
+pub(crate) const INITIAL: u32 = 10;
+/// A window that holds nothing back; noq's pacer is off for windows above `u32::MAX`.
+const OPEN: u64 = 1 << 40;
 /// A batch that noq hands to the kernel at once lasts a millisecond at the rate (the kernel's `tcp_tso_autosize`), but is
 /// at least two packets and at most 64 kB.
 const BATCH: Duration = Duration::from_millis(1);
@@ -58,7 +90,7 @@ const LARGEST_BATCH: u64 = 65_536;
 
 impl ControllerFactory for Factory {
     fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
-        Box::new(Bridge::new(self, now, mtu))
+        Box::new(Bridge::new(self, Clock::new(now), mtu))
     }
 }
 
@@ -75,9 +107,9 @@ struct Flying {
 }
 
 /// A controller as noq sees it.
-struct Bridge {
-    factory: Arc<Factory>,
-    epoch: Instant,
+pub(crate) struct Bridge {
+    make: Arc<dyn Make>,
+    clock: Clock,
     mtu: u16,
     controller: Box<dyn weir_cc::Controller>,
     delivery: Delivery,
@@ -112,11 +144,12 @@ impl fmt::Debug for Bridge {
 }
 
 impl Bridge {
-    fn new(factory: Arc<Factory>, now: Instant, mtu: u16) -> Self {
+    /// A bridge for a path of packets of `mtu` bytes, whose controller is told times of `clock`.
+    pub(crate) fn new(make: Arc<dyn Make>, clock: Clock, mtu: u16) -> Self {
         Self {
-            controller: factory.make(mtu),
-            factory,
-            epoch: now,
+            controller: make.make(mtu),
+            make,
+            clock,
             mtu,
             delivery: Delivery::default(),
             rtt: Rtt::default(),
@@ -134,10 +167,6 @@ impl Bridge {
         }
     }
 
-    fn time(&self, at: Instant) -> Time {
-        Time::ZERO + Duration::from(at.saturating_duration_since(self.epoch))
-    }
-
     /// Packets sent so far.
     fn next(&self) -> u64 {
         self.first + self.flying.len() as u64
@@ -151,7 +180,7 @@ impl Bridge {
 
     /// Marks of which no acknowledgement has told the controller, of those just delivered.
     fn new_marks(&mut self) -> Count {
-        let count = self.factory.marks.count();
+        let count = self.make.marks().count();
         let new = count.saturating_sub(self.marks_seen);
         self.marks_seen = self.marks_seen.max(count);
         let packets = u32::try_from(new).unwrap_or(u32::MAX).min(self.delivered.packets);
@@ -227,17 +256,25 @@ impl Bridge {
 impl Controller for Bridge {
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, number: u64) {
         let (at, bytes) = (now, u64::from(bytes));
-        let now = self.time(at);
+        let now = self.clock.time(at);
         self.wake(now);
         let restarts = self.in_flight == 0;
         self.in_flight += bytes;
         let stamp = self.delivery.send(now, self.in_flight, restarts);
         self.flying.push_back(Flying { number, at, bytes, stamp, open: true });
-        self.controller.on_sent(&Sent { now, bytes: bytes as u32, in_flight: self.in_flight, restarts });
+        let sent = Sent { now, bytes: bytes as u32, in_flight: self.in_flight, restarts };
+        match self.make.door() {
+            // The host tells the controller, when it hands the packet to the network.
+            Some(door) => door.pass(number, sent),
+            None => self.controller.on_sent(&sent),
+        }
     }
 
     fn on_cwnd_limited(&mut self) {
-        self.limited_until = self.next();
+        // A door is shut for the sake of time, which is not the window's doing.
+        if self.make.door().is_none_or(|door| !door.knock()) {
+            self.limited_until = self.next();
+        }
     }
 
     fn on_ack(&mut self, _: Instant, sent: Instant, bytes: u64, number: u64, _: bool, _: &RttEstimator) {
@@ -258,7 +295,7 @@ impl Controller for Bridge {
         if self.delivered.packets == 0 {
             return;
         }
-        let now = self.time(now);
+        let now = self.clock.time(now);
         self.wake(now);
         if app_limited {
             self.delivery.limit_by_application(in_flight.div_ceil(u64::from(self.mtu)));
@@ -296,7 +333,7 @@ impl Controller for Bridge {
         if is_ecn {
             return;
         }
-        let (now, sent) = (self.time(now), self.time(sent));
+        let (now, sent) = (self.clock.time(now), self.clock.time(sent));
         let prior = self.in_flight + self.lost.bytes;
         if let Some((newest, _)) = &mut self.lost_sample {
             *newest = sent;
@@ -312,11 +349,21 @@ impl Controller for Bridge {
     }
 
     fn window(&self) -> u64 {
-        self.controller.window().max(u64::from(self.mtu))
+        let window = self.controller.window();
+        match self.make.door() {
+            None => window.max(u64::from(self.mtu)),
+            // noq holds a window of nothing for a mistake.
+            Some(door) if door.is_shut() => 1,
+            Some(_) => window.max(1),
+        }
     }
 
     fn metrics(&self) -> ControllerMetrics {
         let mut metrics = ControllerMetrics::default();
+        if self.make.door().is_some() {
+            metrics.congestion_window = OPEN;
+            return metrics;
+        }
         metrics.congestion_window = self.window();
         if let Some(rate) = self.controller.pacing() {
             let least = 2 * u64::from(self.mtu);
@@ -328,7 +375,7 @@ impl Controller for Bridge {
 
     fn clone_box(&self) -> Box<dyn Controller> {
         // For a new path, about which nothing is known (RFC 9000 section 9.4).
-        Box::new(Self::new(Arc::clone(&self.factory), self.epoch, self.mtu))
+        Box::new(Self::new(Arc::clone(&self.make), self.clock, self.mtu))
     }
 
     fn initial_window(&self) -> u64 {

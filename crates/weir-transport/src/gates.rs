@@ -1,0 +1,217 @@
+//! The two sub-flows of a connection as noq's paths: each path has the gate of one sub-flow as its congestion controller.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use noq_proto::congestion::{Controller, ControllerFactory};
+use weir_cc::{Ack, EcnUse};
+use weir_core::{Duration, Rate, Time};
+use weir_fq::{Gate, Shared, SubFlow};
+
+use crate::bridge::{Bridge, INITIAL, Make};
+use crate::clock::Clock;
+use crate::door::Door;
+use crate::marks::Marks;
+
+/// What makes the bridges of both paths. The first path is the heavy sub-flow's, all later ones are the light one's: noq
+/// makes the bridge of a path when the path is opened.
+pub(crate) struct Gates {
+    paths: [Arc<GatedPath>; 2],
+    built: AtomicUsize,
+    clock: Clock,
+}
+
+impl Gates {
+    /// For one connection. Until `begun` is set, packets go as from any new QUIC connection, and the detection rests.
+    pub(crate) fn new(shared: &Shared, begun: &Arc<AtomicBool>, marks: &Marks, clock: Clock) -> Self {
+        let path = |sub_flow| {
+            Arc::new(GatedPath {
+                shared: shared.clone(),
+                sub_flow,
+                begun: Arc::clone(begun),
+                marks: marks.clone(),
+                door: Arc::default(),
+            })
+        };
+        Self { paths: [path(SubFlow::Light), path(SubFlow::Heavy)], built: AtomicUsize::new(0), clock }
+    }
+
+    /// The door of a sub-flow's path.
+    pub(crate) fn door(&self, sub_flow: SubFlow) -> &Arc<Door> {
+        &self.paths[sub_flow.index()].door
+    }
+}
+
+impl ControllerFactory for Gates {
+    fn build(self: Arc<Self>, _: Instant, mtu: u16) -> Box<dyn Controller> {
+        let sub_flow = match self.built.fetch_add(1, Ordering::Relaxed) {
+            0 => SubFlow::Heavy,
+            _ => SubFlow::Light,
+        };
+        let path: Arc<dyn Make> = self.paths[sub_flow.index()].clone();
+        Box::new(Bridge::new(path, self.clock, mtu))
+    }
+}
+
+struct GatedPath {
+    shared: Shared,
+    sub_flow: SubFlow,
+    begun: Arc<AtomicBool>,
+    marks: Marks,
+    door: Arc<Door>,
+}
+
+impl Make for GatedPath {
+    fn make(&self, mss: u16) -> Box<dyn weir_cc::Controller> {
+        let gate = self.shared.gate(self.sub_flow);
+        Box::new(HeldGate {
+            gate,
+            begun: Arc::clone(&self.begun),
+            initial: u64::from(INITIAL) * u64::from(mss),
+        })
+    }
+
+    fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    fn door(&self) -> Option<&Arc<Door>> {
+        Some(&self.door)
+    }
+}
+
+/// A gate that the host drives: it tells the connection itself what was sent, when that happens, and when timers are due.
+struct HeldGate {
+    gate: Gate,
+    begun: Arc<AtomicBool>,
+    /// The window until the detection begins.
+    initial: u64,
+}
+
+impl HeldGate {
+    fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+}
+
+impl weir_cc::Controller for HeldGate {
+    fn name(&self) -> &'static str {
+        self.gate.name()
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        if self.has_begun() {
+            self.gate.on_ack(ack);
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time, in_flight: u64) {
+        if self.has_begun() {
+            self.gate.on_timeout(now, in_flight);
+        }
+    }
+
+    fn window(&self) -> u64 {
+        if self.has_begun() { self.gate.window() } else { self.initial }
+    }
+
+    fn pacing(&self) -> Option<Rate> {
+        self.gate.pacing()
+    }
+
+    fn burst(&self) -> Option<Duration> {
+        self.gate.burst()
+    }
+
+    fn ecn(&self) -> EcnUse {
+        self.gate.ecn()
+    }
+}
+
+/// noq's numbers of a path's packets, which have gaps, by the numbers of [`weir_fq::Packet`], which have none.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    /// What the connection calls the first.
+    first: u64,
+    numbers: VecDeque<u64>,
+}
+
+impl Ledger {
+    /// As many as [`weir_fq::Connection`] remembers.
+    const MOST: usize = 1 << 16;
+
+    /// The next packet of the sub-flow has this number on its path.
+    pub(crate) fn push(&mut self, number: u64) {
+        if self.numbers.len() == Self::MOST {
+            self.numbers.pop_front();
+            self.first += 1;
+        }
+        self.numbers.push_back(number);
+    }
+
+    /// What the connection calls the packet of this number; none if it is not one of the sub-flow's, or too old.
+    pub(crate) fn find(&self, number: u64) -> Option<u64> {
+        let index = self.numbers.binary_search(&number).ok()?;
+        Some(self.first + index as u64)
+    }
+}
+
+/// When the next packet of a path may go at a rate.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    next: Time,
+}
+
+impl Pace {
+    /// What a host that woke up late may make up for at once.
+    const BURST: Duration = Duration::from_millis(1);
+
+    /// When the next packet may go.
+    pub(crate) const fn next(&self) -> Time {
+        self.next
+    }
+
+    /// A packet of `bytes` went at `now`, of a path of this rate.
+    pub(crate) fn pass(&mut self, now: Time, bytes: u64, rate: Option<Rate>, burst: Option<Duration>) {
+        let Some(rate) = rate else { return };
+        let earliest = Time::ZERO + now.since(Time::ZERO + burst.unwrap_or(Self::BURST));
+        self.next = self.next.max(earliest) + rate.time_for(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_core::{Duration, Rate, Time};
+
+    use super::{Ledger, Pace};
+
+    #[test]
+    fn numbers_with_gaps_are_found() {
+        let mut ledger = Ledger::default();
+        for number in [3, 4, 6, 9] {
+            ledger.push(number);
+        }
+        assert_eq!([3, 6, 9].map(|number| ledger.find(number)), [Some(0), Some(2), Some(3)]);
+        assert_eq!([0, 5, 10].map(|number| ledger.find(number)), [None; 3]);
+        for number in 10..10 + Ledger::MOST as u64 {
+            ledger.push(number);
+        }
+        assert_eq!((ledger.find(9), ledger.find(10)), (None, Some(4)));
+    }
+
+    #[test]
+    fn a_late_host_makes_up_for_one_burst() {
+        // 1250 bytes last a millisecond.
+        let rate = Some(Rate::from_bits_per_sec(10_000_000));
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let mut pace = Pace::default();
+        for (now, next) in [(100, 100), (100, 101), (101, 102), (150, 150), (150, 151)] {
+            pace.pass(at(now), 1250, rate, None);
+            assert_eq!(pace.next(), at(next), "at {now} ms");
+        }
+        pace.pass(at(200), 1250, None, None);
+        assert_eq!(pace.next(), at(151));
+    }
+}

@@ -1,0 +1,120 @@
+//! Looks at the path to a receiver: is its bottleneck fair-queued, and what does it carry? What is sent for it is thrown
+//! away there.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use weir_cc::{EcnUse, FixedWindow};
+use weir_core::{Random, Time};
+use weir_fq::{Chosen, Connection, Detector, Findings, Options};
+
+use crate::Error;
+use crate::clock::now;
+use crate::connect::{Peer, connect};
+use crate::messages::{Message, Talk, unexpected};
+use crate::pipe::Pipe;
+
+/// A look at a path.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Probed {
+    /// What was found out.
+    pub findings: Findings,
+    /// From the beginning of the detection to its end.
+    pub took: Duration,
+    /// The sender's ports: of the heavy sub-flow, and of the light one.
+    pub ports: [u16; 2],
+    /// The detector.
+    pub detector: &'static str,
+}
+
+/// How a path is looked at.
+pub struct ProbeJob<'a> {
+    /// To whom.
+    pub peer: &'a Peer,
+    /// By which.
+    pub detector: Box<dyn Detector>,
+    /// It looks again so long after each look; none: once.
+    pub again: Option<weir_core::Duration>,
+    /// How long a look may take.
+    pub patience: Duration,
+    /// Set by whoever wants it to end early.
+    pub stop: &'a AtomicBool,
+    /// Is told what each look found out; the answer is whether to go on.
+    pub watch: &'a mut dyn FnMut(&Probed) -> bool,
+}
+
+/// How often it is looked whether a detection has ended.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Looks at a path.
+///
+/// # Errors
+/// If the receiver cannot be reached, is not the one that is trusted, or does not let itself be probed.
+pub fn probe(job: ProbeJob<'_>) -> Result<(), Error> {
+    // Between two looks nothing is sent.
+    let rest = |_: &Chosen| -> Box<dyn weir_cc::Controller> { Box::new(FixedWindow::new(0, EcnUse::Off)) };
+    let ProbeJob { peer, detector, again, patience, stop, watch } = job;
+    let options = Options { detector, choose: Box::new(rest), again, ecn: EcnUse::Off };
+    let mut sending = connect(peer, Connection::new(options))?;
+    let mut talk = Talk::new(sending.conversation.clone());
+    talk.say(&Message::Probe)?;
+    match talk.hear()? {
+        Message::Go => {}
+        other => return Err(unexpected(&other)),
+    }
+    let (bulk, random) = (sending.conversation.bulk.clone(), peer.setup().random);
+    // Ends when the conversation does.
+    let noise = thread::spawn(move || noise(&bulk, random));
+    let (mut seen, mut asked) = (0, now());
+    let result = loop {
+        if stop.load(Ordering::Relaxed) {
+            break Err(Error::Stopped);
+        }
+        match talk.hear_for(TICK) {
+            Ok(None) => {}
+            Ok(Some(Message::No { why })) => break Err(Error::Refused(why)),
+            Ok(Some(other)) => break Err(unexpected(&other)),
+            Err(error) => break Err(error),
+        }
+        let (findings, detector) = {
+            let shared = sending.shared.lock();
+            (shared.findings().clone(), shared.detector())
+        };
+        if findings.detections > seen {
+            (seen, asked) = (findings.detections, now());
+            let took = took(&findings);
+            if !watch(&Probed { findings, took, ports: sending.ports, detector }) || again.is_none() {
+                break Ok(());
+            }
+        } else if now().duration_since(asked)
+            > patience + again.map_or(Duration::ZERO, weir_core::Duration::to_std)
+        {
+            break Err(Error::Lost("the detector has not come to an end".to_owned()));
+        }
+    };
+    sending.conversation.close(if result.is_ok() { "done" } else { "it ended early" });
+    let _ = noise.join();
+    sending.running.join();
+    result
+}
+
+/// How long the first detection took; of later ones that is not known.
+fn took(findings: &Findings) -> Duration {
+    let ends = |time: Option<Time>| time.unwrap_or(Time::ZERO);
+    ends(findings.decided).since(ends(findings.began)).to_std()
+}
+
+/// Bytes that no link can make fewer of.
+fn noise(bulk: &Pipe, mut random: Random) {
+    const CHUNK: usize = 64 << 10;
+    loop {
+        let mut chunk = BytesMut::with_capacity(CHUNK);
+        (0..CHUNK / 8).for_each(|_| chunk.extend_from_slice(&random.next_u64().to_ne_bytes()));
+        if bulk.write(Bytes::from(chunk)).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The verbs of the feature `send`: what goes over QUIC.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand};
+use weir_core::{Bytes, Duration};
+use weir_transport::Fingerprint;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SendCommand {
+    /// Send a file to a host where `weir recv` runs, at the pace that suits the bottleneck in between.
+    #[command(after_help = "Examples:
+  weir send video.mp4 host.example --fingerprint 5bd0...
+      the fingerprint is what weir recv prints there
+  weir send video.mp4 192.0.2.7:9999 --ca company.pem --server-name host.example --json
+      trusts what the authority has signed for that name; prints a JSON object at the end
+  The same command goes on where it was stopped.")]
+    Send(SendArgs),
+
+    /// Receive files from hosts where `weir send` runs, and answer probes.
+    #[command(after_help = "Examples:
+  weir recv --dir incoming
+      prints the fingerprint that senders need, then a line per file
+  weir recv --listen 192.0.2.7:9999 --once")]
+    Recv(RecvArgs),
+
+    /// Say whether the bottleneck of the path to a host is fair-queued, and what it carries.
+    #[command(after_help = "Examples:
+  weir probe host.example --fingerprint 5bd0...
+      prints the finding, how sure it is, the share of the rate and the round trip without queues
+  weir probe host.example --fingerprint 5bd0... --watch --every 10s --json
+      looks every 10 seconds, a JSON object per line
+  The host runs weir serve-probe or weir recv.")]
+    Probe(ProbeArgs),
+
+    /// Answer probes, and take no files.
+    #[command(after_help = "Example:
+  weir serve-probe --listen 192.0.2.7:9347")]
+    ServeProbe(ServeProbeArgs),
+}
+
+/// A receiver, and how it is known.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("trust").required(true).args(["fingerprint", "ca"]))]
+pub(crate) struct PeerArgs {
+    /// The receiver: a name or an address, perhaps with a port (host:9347, [2001:db8::7]:9347).
+    pub(crate) host: String,
+    /// The fingerprint of its certificate, as it prints it: SHA-256 in hexadecimal digits.
+    #[arg(long, value_name = "HEX")]
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// A file of certificates in PEM: authorities that may vouch for the receiver's name.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// The name in its certificate, with --ca, if it is not HOST.
+    #[arg(long, value_name = "NAME", requires = "ca")]
+    pub(crate) server_name: Option<String>,
+    /// By which it is found out whether the bottleneck is fair-queued: trains, published or paper.
+    #[arg(long, value_name = "NAME", default_value = "trains")]
+    pub(crate) detector: String,
+    /// Bytes of UDP payload in a full packet.
+    #[arg(long, value_name = "BYTES", default_value_t = weir_transport::DATAGRAM,
+        value_parser = clap::value_parser!(u16).range(1200..=1452))]
+    pub(crate) datagram: u16,
+    /// Least time between the packets of a detector: at least twice what this host's own link takes for one.
+    #[arg(long, value_name = "TIME", default_value_t = weir_transport::SPACING)]
+    pub(crate) spacing: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    /// The file.
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+    /// What it is called there [default: its own name].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// The congestion controller for a bottleneck that is shared, and for one of which nothing is known.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(crate) controller: String,
+    /// The congestion controller for a bottleneck that is fair-queued [default: the detector's].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) fair_controller: Option<String>,
+    /// Time from one look at the bottleneck to the next [default: the detector's].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) again: Option<Duration>,
+    /// How long to go on trying after the connection has broken.
+    #[arg(long, value_name = "TIME", default_value_t = Duration::from_secs(60))]
+    pub(crate) patience: Duration,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where a receiver listens, and who it is.
+#[derive(Debug, Args)]
+pub(crate) struct ListenArgs {
+    /// The address to listen at [default: port 9347 of all addresses].
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
+    /// Its certificate and key in PEM; made if there is no such file [default: weir/identity.pem in the user's
+    /// configuration].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) identity: Option<PathBuf>,
+    /// Print JSON: an object per line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecvArgs {
+    #[command(flatten)]
+    pub(crate) listen: ListenArgs,
+    /// Where files go; what has arrived in part is there, too, as .NAME.weir-part.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// The largest file that is taken [default: what the disk has room for].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_size: Option<Bytes>,
+    /// End when one file has arrived.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeProbeArgs {
+    #[command(flatten)]
+    pub(crate) listen: ListenArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+    /// Look again and again, until interrupted.
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Time from one look to the next, with --watch.
+    #[arg(long, value_name = "TIME", default_value_t = Duration::from_secs(5), requires = "watch")]
+    pub(crate) every: Duration,
+    /// How long one look may take.
+    #[arg(long, value_name = "TIME", default_value_t = Duration::from_secs(30))]
+    pub(crate) patience: Duration,
+    /// Print JSON; with --watch an object per line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
