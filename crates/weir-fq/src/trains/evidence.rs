@@ -41,6 +41,8 @@ const IN_ORDER: f64 = -4.0;
 const IN_ORDER_FEW: f64 = -2.0;
 /// Packets behind which being in order says all it can.
 const WAITED: usize = 4;
+/// Overtaken packets, of those that have arrived, by which it is plain.
+const PLAIN: usize = 6;
 /// Packets at the end of a train that stand for it.
 const LAST: usize = 5;
 /// By how many standard deviations of a difference one even jitter can be off at most.
@@ -86,6 +88,14 @@ impl Evidence {
         };
         Self { order, loss, delay }
     }
+}
+
+/// Whether the light packet has overtaken so many that the rest of the train needs not be waited for.
+pub(super) fn is_plain(train: &Train, path: &Path) -> bool {
+    let Some(at) = train.light.and_then(|light| light.at) else { return false };
+    let late = signed(at, Time::ZERO) - path.offset + path.guard;
+    let arrivals = train.arrived().map(|(_, arrival)| signed(arrival, Time::ZERO));
+    path.known && !path.noisy && arrivals.rev().take_while(|arrival| *arrival > late).count() >= PLAIN
 }
 
 /// Order and delay of a light packet that was sent at `sent` and arrived at `at`.

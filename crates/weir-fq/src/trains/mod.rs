@@ -20,7 +20,7 @@ use weir_core::{Duration, Rate, Time};
 
 use crate::{Departure, Detector, Finding, Outcome, Packet, SubFlow, Verdict};
 use baseline::{Baseline, MOST_PAIRS, Path};
-use evidence::{Evidence, share};
+use evidence::{Evidence, is_plain, share};
 use train::{Car, Train};
 
 /// Packets that Linux's `fq` lets pass in order while no flow has a backlog: the one that is being sent, and eight
@@ -495,7 +495,15 @@ impl Detector for Trains {
         self.longest_news = self.longest_news.max(took);
         match self.plan {
             Plan::AwaitPairs if self.baseline.is_complete() => self.close_pairs(now),
-            Plan::AwaitTrain if self.trains.last().is_some_and(Train::is_complete) => self.close_train(now),
+            Plan::AwaitTrain => {
+                let Some(train) = self.trains.last_mut() else { return };
+                if is_plain(train, &self.path) {
+                    train.cut();
+                    self.close_train(now);
+                } else if train.is_complete() {
+                    self.close_train(now);
+                }
+            }
             _ => {}
         }
     }

@@ -65,6 +65,12 @@ impl Train {
         self.light.is_some_and(|light| light.at.is_some()) && self.heavies.iter().all(|car| car.at.is_some())
     }
 
+    /// Leaves out the heavy packets behind the last that has arrived.
+    pub(super) fn cut(&mut self) {
+        let last = self.heavies.iter().rposition(|car| car.at.is_some());
+        self.heavies.truncate(last.map_or(0, |last| last + 1));
+    }
+
     /// Heavy packets that have arrived, as numbers and arrivals go.
     pub(super) fn arrived(&self) -> impl DoubleEndedIterator<Item = (&Car, Time)> {
         self.heavies.iter().filter_map(|car| Some((car, car.at?)))
@@ -184,6 +190,14 @@ mod tests {
         assert_eq!(credited.spacing(), Some(Duration::from_millis(4)));
         let few = train(3, &[Some(10), Some(12), Some(14), Some(16)]);
         assert_eq!(few.spacing(), Some(Duration::from_millis(2)));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_not_missing() {
+        let mut train = train(0, &[Some(10), None, Some(12), None, None]);
+        assert_eq!((train.missing(), train.first_missing()), (3, 1));
+        train.cut();
+        assert_eq!((train.heavies.len(), train.missing()), (3, 1));
     }
 
     #[test]
