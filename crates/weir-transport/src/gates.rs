@@ -165,8 +165,11 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// What a host that woke up late may make up for at once.
-    const BURST: Duration = Duration::from_millis(1);
+    /// What a host that woke up late may make up for at once: so much time or so many packets (RFC 9002 section 7.7 holds an
+    /// initial window for harmless), but no more than so much time. noq's pacer has the same numbers.
+    const BURST: Duration = Duration::from_millis(2);
+    const PACKETS: u64 = INITIAL as u64;
+    const LONGEST: Duration = Duration::from_millis(10);
 
     /// When the next packet may go.
     pub(crate) const fn next(&self) -> Time {
@@ -176,8 +179,9 @@ impl Pace {
     /// A packet of `bytes` went at `now`, of a path of this rate.
     pub(crate) fn pass(&mut self, now: Time, bytes: u64, rate: Option<Rate>, burst: Option<Duration>) {
         let Some(rate) = rate else { return };
-        let earliest = Time::ZERO + now.since(Time::ZERO + burst.unwrap_or(Self::BURST));
-        self.next = self.next.max(earliest) + rate.time_for(bytes);
+        let packets = rate.time_for(bytes * Self::PACKETS).min(Self::LONGEST);
+        let late = burst.unwrap_or(Self::BURST).max(packets);
+        self.next = self.next.max(Time::ZERO + now.since(Time::ZERO + late)) + rate.time_for(bytes);
     }
 }
 
@@ -203,15 +207,19 @@ mod tests {
 
     #[test]
     fn a_late_host_makes_up_for_one_burst() {
-        // 1250 bytes last a millisecond.
-        let rate = Some(Rate::from_bits_per_sec(10_000_000));
-        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        // 1250 bytes last a millisecond, and ten packets ten; at the other rate 10 us, and a burst is as long as is said.
+        let [slow, fast] = [10_000_000, 1_000_000_000].map(|bits| Some(Rate::from_bits_per_sec(bits)));
+        let at = |micros| Time::ZERO + Duration::from_micros(micros);
         let mut pace = Pace::default();
-        for (now, next) in [(100, 100), (100, 101), (101, 102), (150, 150), (150, 151)] {
-            pace.pass(at(now), 1250, rate, None);
-            assert_eq!(pace.next(), at(next), "at {now} ms");
+        for (now, next) in [(100_000, 91_000), (100_000, 92_000), (101_000, 93_000), (150_000, 141_000)] {
+            pace.pass(at(now), 1250, slow, None);
+            assert_eq!(pace.next(), at(next), "at {now} us");
         }
-        pace.pass(at(200), 1250, None, None);
-        assert_eq!(pace.next(), at(151));
+        for (burst, next) in [(None, 198_010), (Some(5_000), 198_020), (Some(50), 199_910)] {
+            pace.pass(at(200_000), 1250, fast, burst.map(Duration::from_micros));
+            assert_eq!(pace.next(), at(next), "{burst:?}");
+        }
+        pace.pass(at(300_000), 1250, None, None);
+        assert_eq!(pace.next(), at(199_910));
     }
 }

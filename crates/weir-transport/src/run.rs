@@ -53,6 +53,7 @@ impl Running {
             until_empty,
             refused: 0,
             refused_since: None,
+            told: now(),
         };
         let thread = std::thread::Builder::new()
             .name("weir-transport".to_owned())
@@ -86,6 +87,8 @@ struct Thread {
     /// How often the other host has said that nobody listens, and since when, if nothing else was heard since.
     refused: u32,
     refused_since: Option<Instant>,
+    /// The newest time that the endpoint was told.
+    told: Instant,
 }
 
 impl Thread {
@@ -95,7 +98,7 @@ impl Thread {
         let mut stopping = None;
         loop {
             let received = self.receive(&mut buffer);
-            let now = now();
+            let now = self.tell(now());
             self.endpoint.drive(now);
             let sent = self.send(&mut buffer);
             if self.until_empty && self.endpoint.is_empty() {
@@ -137,7 +140,8 @@ impl Thread {
                 let local = if is_server { datagram.to } else { label };
                 buffer.clear();
                 let path = FourTuple::new(datagram.from, local);
-                let now = now();
+                // As if it were read when it came: what this thread is late by is not the path's doing.
+                let now = self.tell(datagram.at);
                 let answer =
                     self.endpoint.on_datagram(now, datagram.at, path, datagram.ecn, datagram.bytes, buffer);
                 if let Answer::Send(transmit) = answer {
@@ -148,15 +152,23 @@ impl Thread {
         most
     }
 
+    /// A time for the endpoint, for which time never goes back.
+    fn tell(&mut self, time: Instant) -> Instant {
+        self.told = self.told.max(time);
+        self.told
+    }
+
     /// Sends what may go now; how many datagrams.
     fn send(&mut self, buffer: &mut Vec<u8>) -> usize {
         for count in 0..BATCH {
             buffer.clear();
-            let Some((handle, transmit)) = self.endpoint.transmit(now(), buffer) else {
+            let made = self.tell(now());
+            let Some((handle, transmit)) = self.endpoint.transmit(made, buffer) else {
                 return count;
             };
             // The time that the sender counts with is that of the call.
-            self.endpoint.departing(handle, now());
+            let sent = self.tell(now());
+            self.endpoint.departing(handle, sent);
             self.out(transmit.destination, transmit.src_ip, transmit.ecn, &buffer[..transmit.size]);
         }
         BATCH

@@ -30,7 +30,7 @@ const EXIT_CODES: &str = "Exit codes:
   0  done, also where the reader of the output has gone (weir ... | head)
   1  it failed, or its output could not be written; the message says what to change
   2  the command line is wrong, or what the file of --config says
-  3  it ran, but the result is doubtful (late packets, lost frames); the report says why
+  3  it ran, but the result is doubtful (late packets, lost frames) and the report says why, or nothing was found out
   130  interrupted by Ctrl-C, SIGTERM, or SIGHUP (its terminal was closed); what was measured until then is written";
 
 #[derive(Debug, Subcommand)]

@@ -19,7 +19,7 @@ fn a_file_survives_losses() {
     let [heavy, light] = sent.ports.map(|port| relay.count(port));
     assert!(relay.lost.load(Ordering::Relaxed) > 10);
     // Both carried data, and the heavy one the most.
-    assert!(heavy.1 > BYTES as u64 && light.1 > 10_000 && light.1 < heavy.1 / 10, "{heavy:?} {light:?}");
+    assert!(heavy.1 > BYTES as u64 && light.1 > 4_000 && light.1 < heavy.1 / 10, "{heavy:?} {light:?}");
     eprintln!("lost {}; {:?}; {:?}", relay.lost.load(Ordering::Relaxed), sent.took, sent.findings);
 }
 
