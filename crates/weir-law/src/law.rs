@@ -251,7 +251,7 @@ impl Law {
     }
 }
 
-/// Tells the sink of an ended cycle, the judgement and the change of queue, in this order.
+/// Reports an ended cycle, the judgement and the change of queue to the sink, in this order.
 pub(crate) fn report(flow: FlowId, outcome: &ffi::Outcome, time: Time, sink: &mut dyn LawSink) {
     let end = CycleEnd::from_raw(flow, outcome);
     sink.cycle(&end);

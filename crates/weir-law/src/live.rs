@@ -34,7 +34,7 @@ pub const BUCKET_BYTES: usize = size_of::<Bucket>();
 pub const WAITING_BYTES: usize = size_of::<Waiting>();
 /// Entries of a bucket.
 pub const BUCKET_FLOWS: usize = WAYS;
-/// Bytes of the filter that tells most plain UDP apart; one to a table.
+/// Bytes of the filter that recognises most plain UDP of no flow; one to a table.
 pub const FILTER_BYTES: usize = size_of::<live_ffi::Filter>();
 /// 64-bit words of the hash function's secret.
 pub const SEED_WORDS: usize = live_ffi::SEED_WORDS;
@@ -208,7 +208,7 @@ impl LiveTable {
         self.buckets.len() * (BUCKET_BYTES + WAITING_BYTES) + FILTER_BYTES
     }
 
-    /// Whether the filter counts just the entries there are: what tells plain UDP of no flow must not wear off.
+    /// Whether the filter counts just the entries there are: it must not recognise less plain UDP of no flow over time.
     pub fn filter_is_exact(&self) -> bool {
         let mut counts = vec![0; live_ffi::FILTER];
         for bucket in &self.buckets {

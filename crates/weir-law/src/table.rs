@@ -17,7 +17,7 @@ pub(crate) struct Entry {
     pub(crate) key: ffi::Key,
     /// Whether forward packets go from the key's low end to its high end.
     pub(crate) ascending: bool,
-    /// The protocol of the first packet; the key has none where the law does not tell protocols apart.
+    /// The protocol of the first packet; the key has none where the law does not distinguish protocols.
     pub(crate) protocol: u8,
     /// When its last forward packet arrived, in nanoseconds.
     pub(crate) last_seen: u64,

@@ -5,7 +5,7 @@
 //! ([`Counters::late_signals`](crate::Counters)).
 //!
 //! A bottleneck numbers its flows itself, for the law leaves some out (one preset has no plain UDP). What the law
-//! finds is reported under the bottleneck's numbers, so that all events of a run speak of the same flows.
+//! finds is reported under the bottleneck's numbers, so that all events of a run have the same flow numbers.
 
 use weir_core::{Ecn, Event, EventKind, EventSink, FlowId, Packet, Time};
 

@@ -86,7 +86,7 @@ fn a_length_beyond_the_frame_earns_nothing() {
     assert_eq!(live.flow_of(&one.answer()).map(|flow| flow.bytes), Some(Bytes(6)));
 }
 
-/// Round trips until the entries of those that got one, told.
+/// Prints and returns the round trips that the flows with an entry took to get it.
 fn siege(
     name: &str,
     flows: u32,

@@ -183,7 +183,7 @@ fn a_day_of_flows_leaves_the_table_as_it_was() {
         assert!(first.0 > 1500 && last.0 > 1500);
         assert!((share(first) - share(last)).abs() < 0.06, "{first:?} {last:?}");
     }
-    // And tells the kinds apart: a verdict is there for most that are responsive, and wrong for none that are not.
+    // And it distinguishes the kinds: a verdict is there for most that are responsive, and wrong for none that are not.
     for hour in &hours {
         for (kind, told) in hour.iter().enumerate() {
             let responsive = kind % 2 == 1;

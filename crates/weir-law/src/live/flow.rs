@@ -108,13 +108,13 @@ pub(super) fn view(bucket: &Bucket, way: usize, params: &ffi::Params, law: u8) -
     let (key, raw) = (&entry.key, &mut entry.flow.clone());
     // What another law has counted would be misread.
     live_ffi::take_over(raw, law);
-    // Before the first packet that tells, there is only the protocol.
+    // Before the first packet that shows the kind, there is only the protocol.
     let quic = raw.kind == QUIC || raw.kind == 0 && key.protocol == UDP_PROTOCOL;
     let (low, high) = (endpoint(key.low, key.low_port), endpoint(key.high, key.high_port));
     let (source, destination) = if flags & ASCENDING != 0 { (low, high) } else { (high, low) };
     let counted = |kind| [0, 1, 2].map(|age| ffi::counted(params, raw, kind, age));
     LiveFlow {
-        // The key itself has no protocol where the law does not tell them apart.
+        // The key itself has no protocol where the law does not distinguish them.
         key: FlowKey { protocol: if quic { UDP_PROTOCOL } else { TCP_PROTOCOL }, ..FlowKey::from_raw(key) },
         source,
         destination,
