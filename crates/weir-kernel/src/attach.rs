@@ -38,7 +38,7 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// Which one this kernel offers, as its types tell: asking by trying takes privileges.
+    /// Which one this kernel offers, by its types: to find out by trying takes privileges.
     #[must_use]
     pub fn of_this_kernel() -> Self {
         static KNOWN: OnceLock<Hook> = OnceLock::new();
@@ -101,7 +101,7 @@ impl Place {
 }
 
 /// Attaches a program, or swaps it in one step for the one that is there. Without `wanted` by TCX if the kernel has it;
-/// `redirect` always as a filter. Tells how it is attached.
+/// `redirect` always as a filter. Returns how it is attached.
 ///
 /// # Errors
 /// [`KernelError::NoHook`] where the interface takes neither; otherwise what the kernel said.

@@ -36,7 +36,7 @@ pub struct ProgramConfig {
     pub can_mark: bool,
     /// Whether each ended cycle is written to the ring of events.
     pub events: bool,
-    /// For tests: a packet's time stamp is the time, and signals can be told ([`Programs::test_signal`]).
+    /// For tests: a packet's time stamp is the time, and signals can be booked ([`Programs::test_signal`]).
     ///
     /// [`Programs::test_signal`]: super::Programs::test_signal
     pub test_clock: bool,

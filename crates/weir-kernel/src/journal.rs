@@ -2,8 +2,8 @@
 //! everything back, also after a kill in the middle.
 //!
 //! One file per interface, `/run/weir/crq-NAMESPACE-IFINDEX.json`: a tmpfs, so that journals do not outlive the interfaces
-//! that they speak of. Namespaces and interfaces are told apart by what the kernel never uses twice since it booted (the
-//! namespace's cookie), because inode numbers and indices come again.
+//! that they describe. Namespaces and interfaces are identified by what the kernel never uses twice since it booted (the
+//! namespace's cookie), because inode numbers and indices are reused.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -208,7 +208,7 @@ impl Journal {
         for path in entries.flatten().map(|entry| entry.path()) {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if name.starts_with("crq-") && name.ends_with(".json") {
-                // One that cannot be read is told of when its own interface is asked for.
+                // One that cannot be read is reported when its own interface is asked for.
                 journals.extend(Self::read_file(&path).unwrap_or_default());
             }
         }
@@ -225,7 +225,7 @@ pub fn rewritten_journal(text: &[u8]) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec_pretty(&Journal::from_json(text)?)?)
 }
 
-#[allow(clippy::disallowed_methods, reason = "when something was set up is told by the clock")]
+#[allow(clippy::disallowed_methods, reason = "the clock says when something was set up")]
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -21,7 +21,7 @@ const NAMES: &str = "/run/netns";
 /// How long a pin lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pins {
-    /// As long as the system, the container, or who can look into it; or nothing can be told of it.
+    /// As long as the system, the container, or whoever can look into it; or nothing is known about it.
     Last,
     /// As long as some processes that are not the system's first.
     LastWithOthers,

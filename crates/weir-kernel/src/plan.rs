@@ -84,7 +84,7 @@ impl Seen {
         tree::is_ours(self.qdiscs.root())
     }
 
-    /// What is wanted, reckoned by the interface's MTU.
+    /// What is wanted, computed for the interface's MTU.
     pub(super) fn fitted(&self, setup: &Setup) -> Result<Setup, SetupError> {
         let mtu = self.link.as_ref().map_or(setup.mtu, |link| link.mtu);
         setup.clone().with_mtu(mtu)

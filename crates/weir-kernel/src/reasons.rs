@@ -5,7 +5,7 @@
 //!
 //! | names | since | who says so |
 //! |---|---|---|
-//! | `SKB_DROP_REASON_QDISC_*` | 5.17 | `qdisc_drop` of any discipline; 6.14 tells limits from AQM; `QDISC_BURST_DROP` of 7.0 is the queue in front of the lock |
+//! | `SKB_DROP_REASON_QDISC_*` | 5.17 | `qdisc_drop` of any discipline; 6.14 distinguishes limits from AQM; `QDISC_BURST_DROP` of 7.0 is the queue in front of the lock |
 //! | `SKB_DROP_REASON_CAKE_FLOOD`, `FQ_BAND_LIMIT`, `FQ_HORIZON_LIMIT`, `FQ_FLOW_LIMIT` | 6.14 | CAKE, FQ |
 //! | `SKB_DROP_REASON_DUALPI2_STEP_DROP` | 6.17 | DualPI2 |
 //! | `QDISC_DROP_*` of `enum qdisc_drop_reason` | 7.1 | all disciplines, as a subsystem of their own (`include/net/dropreason-qdisc.h`) |

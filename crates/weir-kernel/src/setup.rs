@@ -185,7 +185,7 @@ impl Setup {
         }
     }
 
-    /// Whether all is reckoned by the MTU that the interface has.
+    /// Whether all is computed for this MTU, which the interface has.
     pub(super) fn is_for_mtu(&self, mtu: u32) -> bool {
         self.mtu == mtu.min(LARGEST_MTU)
     }

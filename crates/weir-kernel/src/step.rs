@@ -71,7 +71,7 @@ pub enum StepError {
     Iproute(#[from] BatchError),
     /// The kernel did not take a qdisc back.
     #[error(
-        "{device}: its former qdisc {kind} cannot be put back: {source}; `tc qdisc show dev {device}` tells what is there"
+        "{device}: its former qdisc {kind} cannot be put back: {source}; `tc qdisc show dev {device}` shows what is there"
     )]
     Restore {
         /// The interface.

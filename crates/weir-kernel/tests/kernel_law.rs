@@ -371,7 +371,7 @@ fn a_table_too_small_reaches_every_counter() {
     }
 }
 
-/// The shipped capture, with its drops told as the scenario's queue would: every hundredth packet of a flow.
+/// The shipped capture, with its drops signalled as the scenario's queue would: every hundredth packet of a flow.
 #[test]
 fn the_shipped_capture_leaves_the_same_table() {
     for preset in [Preset::Paper, Preset::Comsys] {

@@ -65,7 +65,7 @@ fn files(folder: &str) -> Vec<String> {
     names
 }
 
-/// Everything that `up` could change, as the kernel and the file system tell it.
+/// Everything that `up` could change, as the kernel and the file system report it.
 fn everything(device: &str) -> String {
     let index = |name: &str| {
         let name = std::ffi::CString::new(name).unwrap();

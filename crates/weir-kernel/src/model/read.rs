@@ -130,7 +130,7 @@ fn bottleneck(instance: &Instance) -> Result<Bottleneck, ModelError> {
 /// The pinned maps; `None` if they are gone.
 fn maps(instance: &Instance) -> Result<Option<Snapshot>, ModelError> {
     let pins = &instance.pins;
-    // Without the right to look nothing can be told from gone.
+    // Without the right to look, a map that is there looks like one that is gone.
     if std::fs::metadata(pins).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
         return Err(ModelError::NotPermitted(pins.clone()));
     }
