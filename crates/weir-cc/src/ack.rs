@@ -1,4 +1,4 @@
-//! What a transport tells its controller. The model is the kernel's `struct rate_sample` with what `tcp_ack()` knows
+//! What a transport reports to its controller. The model is the kernel's `struct rate_sample` with what `tcp_ack()` knows
 //! (`include/net/tcp.h`, `net/ipv4/tcp_rate.c`), which is also what a QUIC stack knows (RFC 9002 Appendix A).
 
 use weir_core::{Duration, Time};
@@ -60,7 +60,7 @@ pub struct Ack {
     pub now: Time,
     /// Newly delivered, in order or not.
     pub delivered: Count,
-    /// Of these, marked CE on the way, as far as the feedback tells.
+    /// Of these, marked CE on the way, as far as the feedback shows.
     pub ce: Count,
     /// Classic feedback: congestion experienced is being echoed (ECE). Also set with accurate feedback when `ce` is not
     /// zero.

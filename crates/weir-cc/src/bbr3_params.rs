@@ -15,7 +15,7 @@ pub struct Bbr3Params {
     pub down_gain: u32,
     /// Added to the window gain in PROBE_UP: from version 3 on 64.
     pub up_window_gain: u32,
-    /// Whether the present bandwidth sample, rather than the maximum, tells a full pipe; and whether that ends PROBE_UP.
+    /// Whether the present bandwidth sample, rather than the maximum, shows that the pipe is full; and whether that ends PROBE_UP.
     /// If not, PROBE_UP ends with 1.25 bandwidth-delay products in flight.
     pub full_by_sample: bool,
     /// Loss events in a round that end STARTUP if the loss rate is too high: 8, from version 3 on 6.

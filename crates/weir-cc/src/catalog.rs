@@ -261,7 +261,7 @@ pub struct UnknownController {
 ///
 /// # Errors
 ///
-/// If there is none; the message tells the nearest.
+/// If there is none of that name; the message names the nearest.
 pub fn find(name: &str) -> Result<&'static Entry, UnknownController> {
     let given = name.to_ascii_lowercase();
     if let Some(entry) = all().find(|entry| entry.is_called(&given)) {

@@ -69,7 +69,7 @@ pub use window::{Signal, Window, WindowRule};
 
 use weir_core::{Duration, Ecn, Random, Rate, Time};
 
-/// What a controller is told when it is made.
+/// What a controller gets when it is made.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Payload bytes of a full packet (TCP's MSS, QUIC's datagram less its own overhead). At least 1.
@@ -89,7 +89,7 @@ pub enum EcnUse {
     /// ECT(0) and one reaction per round trip to an echo that is latched until it is answered (RFC 3168), or to a rise
     /// of QUIC's CE count.
     Classic,
-    /// ECT(0), and the receiver tells every mark (DCTCP's CE state machine, accurate ECN, QUIC's counts).
+    /// ECT(0), and the receiver reports every mark (DCTCP's CE state machine, accurate ECN, QUIC's counts).
     Accurate,
     /// The same with ECT(1) (RFC 9331).
     Scalable,
@@ -114,7 +114,8 @@ pub trait Controller: Send + Sync {
     /// What it is called in scenarios.
     fn name(&self) -> &'static str;
 
-    /// The handshake took `rtt`: the first that is known of the round trip, before anything is sent. Not told if it met a queue.
+    /// The handshake took `rtt`: the first that is known of the round trip, before anything is sent. Not called if the
+    /// handshake met a queue.
     fn on_handshake(&mut self, _rtt: Duration) {}
 
     /// A packet was sent (or sent again).

@@ -10,7 +10,7 @@
 //! | a loss halves, and stops growth until recovered | the same |
 //! | pacing at 100 % of window per round trip, 200 % in slow start's first half | the same |
 //! | bursts of 2^-12 s at that rate, at least `tcp_min_tso_segs`, 2 (one packet until 2020, and in UDP Prague) | the same; the least number is the transport's |
-//! | 0.7's rate in place of the window when independent of the round trip, 3 % lower and higher in turns | none |
+//! | 0.7's rate in place of the window when independent of the round trip, 3 % lower and higher alternately | none |
 //! | fallback to classic ECN (off by default), Reno without AccECN | none |
 
 use weir_core::{Duration, Rate, Time};

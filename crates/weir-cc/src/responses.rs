@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The mean window with every `period`th packet lost, on a path that spreads a window of `expected` packets over
-/// half a round trip. (The kernel's Cubic reckons with one jiffy at a time, so bursts would grow faster.)
+/// half a round trip. (The kernel's Cubic measures time in jiffies, so bursts would grow faster.)
 fn with_periodic_losses(controller: &mut dyn Controller, rtt_ms: u64, period: u64, expected: f64) -> f64 {
     let mut path = Path::bottleneck(rtt_ms, 2 * expected as u64 * 1000 / rtt_ms, u64::MAX);
     let mut count = 0;
