@@ -21,7 +21,7 @@ use weir_core::{Duration, Random, Rate, Time};
 
 /// Binary digits of a rate's logarithm behind the point.
 const FRACTION: u32 = 11;
-/// The logarithm of the lowest rate that is told from none: 64 bit/s.
+/// The logarithm of the lowest rate that is distinguished from zero: 64 bit/s.
 const LOWEST: u32 = 6;
 
 /// The value of a rate, 1 to 65535: falls with the logarithm of the rate, interpolated linearly within octaves.

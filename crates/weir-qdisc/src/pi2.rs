@@ -12,7 +12,7 @@
 //! | delay from the departure rate | age of the packet at the head, as in `sch_dualpi2.c` |
 //! | acts on arrival; not while less than two full packets wait | the same |
 //! | p' x 0.98 at each update while idle | with `decay` |
-//! | all ECN-capable packets are scalable | with `scalable any`; ECT(1) and CE only unless told (RFC 9331), ECT(0) is classic and marked |
+//! | all ECN-capable packets are scalable | with `scalable any`; by default only ECT(1) and CE (RFC 9331), ECT(0) is classic and marked |
 //! | no answer to senders that do not answer, but the limit | the same |
 
 use std::fmt;

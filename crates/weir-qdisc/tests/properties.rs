@@ -65,7 +65,7 @@ fn single() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Disciplines that tell flows apart, with limits that are met.
+/// Disciplines that distinguish flows, with limits that are met.
 fn fair() -> impl Strategy<Value = String> {
     let (limit, flows, quantum) = (1..60u32, 1..8u32, 256..6000u32);
     let fq_codel = (1..60u32, MTU..90_000, 1..20u32, 1024..5_000_000u64, 1024..50_000_000u64, any::<bool>());

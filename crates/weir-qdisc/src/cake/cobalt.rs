@@ -32,7 +32,7 @@ pub(super) struct CobaltParams {
 }
 
 impl CobaltParams {
-    /// As CAKE reckons them for a link (`cake_set_rate`).
+    /// As CAKE computes them for a link (`cake_set_rate`).
     pub(super) fn new(rtt: Duration, target: Duration, mtu_time: Duration) -> Self {
         let own = (mtu_time * 3 / 2).max(target);
         let interval =

@@ -99,7 +99,7 @@ fn ticks(now: Time) -> u32 {
     (now.as_nanos() >> TICK_SHIFT) as u32
 }
 
-/// A duration in ticks, truncated and limited to what signed differences can tell apart.
+/// A duration in ticks, truncated and limited to what signed differences can distinguish.
 pub(super) fn duration_ticks(duration: Duration) -> u32 {
     (duration.as_nanos() >> TICK_SHIFT).min(i32::MAX as u64) as u32
 }
