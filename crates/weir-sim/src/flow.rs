@@ -182,8 +182,8 @@ impl FlowSpec {
         Self::new(Kind::Quic(name.to_owned()), &[hop], rtt)
     }
 
-    /// Goes from the first of these hosts to the second, for disciplines that share by host; both 0, not told apart, unless
-    /// told.
+    /// Goes from the first of these hosts to the second, for disciplines that share by host. By default both are 0, not
+    /// distinguished.
     #[must_use]
     pub fn hosts(self, hosts: [u16; 2]) -> Self {
         Self { hosts, ..self }
@@ -245,7 +245,7 @@ impl FlowSpec {
         Self { two_way, ..self }
     }
 
-    /// So many bytes may be in flight at most: the receiver's window. Without limit unless told.
+    /// So many bytes may be in flight at most: the receiver's window. Without limit by default.
     #[must_use]
     pub fn window(self, window: u64) -> Self {
         Self { window, ..self }

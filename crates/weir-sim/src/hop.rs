@@ -76,13 +76,13 @@ impl HopSpec {
         Self { delay, ..self }
     }
 
-    /// Sends when the trace lets it. The rate is then only what the discipline reckons with.
+    /// Sends when the trace lets it. The rate is then only what the discipline computes with.
     #[must_use]
     pub fn trace(self, trace: Arc<Trace>) -> Self {
         Self { trace: Some(trace), ..self }
     }
 
-    /// Sends at these rates by turns. The link's own rate is then only what the discipline reckons with.
+    /// Sends at these rates by turns. The link's own rate is then only what the discipline computes with.
     #[must_use]
     pub fn steps(self, steps: RateSteps) -> Self {
         Self { steps: Some(steps), ..self }

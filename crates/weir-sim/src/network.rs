@@ -176,7 +176,7 @@ impl<O: Observer> Network<O> {
         Ok(self.flows.len() as u32 - 1)
     }
 
-    /// Tells that a flow's connection opens, whose first data sets out at `data`.
+    /// Reports that a flow's connection opens, whose first data sets out at `data`.
     fn open(&mut self, index: u32, data: Time) {
         let flow = &self.flows[index as usize];
         let (ecn, offset) = match &flow.source {
@@ -225,7 +225,7 @@ impl<O: Observer> Network<O> {
         &self.observer
     }
 
-    /// The observer, to be told of links and flows.
+    /// The observer, to be informed of links and flows.
     pub const fn observer_mut(&mut self) -> &mut O {
         &mut self.observer
     }
@@ -263,7 +263,7 @@ impl<O: Observer> Network<O> {
         self.now = self.now.max(end);
     }
 
-    /// The same, but no longer than until all limited flows and workloads are done. Tells whether they are.
+    /// The same, but no longer than until all limited flows and workloads are done. Returns whether they are.
     pub fn run_until_done(&mut self, latest: Time) -> bool {
         while !self.is_done()
             && let Some((now, next)) = self.agenda.take(latest)

@@ -105,7 +105,7 @@ pub trait Observer {
     /// A packet has left `hop` altogether.
     fn departed(&mut self, _hop: HopId, _packet: &Packet, _now: Time) {}
 
-    /// The packet of `flow` that was told of last, by [`departed`](Self::departed) or [`returning`](Self::returning), is lost
+    /// The packet of `flow` that was reported last, by [`departed`](Self::departed) or [`returning`](Self::returning), is lost
     /// behind that link.
     fn lost(&mut self, _flow: FlowId, _now: Time) {}
 }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// The packets that the tunnel's end can still tell apart.
+/// The packets that the tunnel's end can still distinguish.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
     window: u64,

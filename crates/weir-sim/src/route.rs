@@ -48,7 +48,7 @@ pub(crate) struct Alone {
 pub(crate) struct Rider {
     /// The stream of the other end has come this far, in packets.
     pub(crate) next: u64,
-    /// What its end tells of marks: see [`Receiver::marks`](crate::endpoint::Receiver::marks).
+    /// What its end reports of marks: see [`Receiver::marks`](crate::endpoint::Receiver::marks).
     pub(crate) marks: (bool, u64),
     /// The acknowledgement, if one was due.
     pub(crate) answer: Option<Answer>,
@@ -65,7 +65,7 @@ pub(crate) struct Routed {
     pub(crate) routes: [Route; 2],
     /// See [`Flow::rounds`](crate::flow::Flow::rounds).
     pub(crate) rounds: [Duration; 2],
-    /// Acknowledgements alone that are on their way to the sender. A later one tells all that an earlier one did, so one that
+    /// Acknowledgements alone that are on their way to the sender. A later one reports all that an earlier one did, so one that
     /// arrives takes those before it away.
     pub(crate) acks: Line<Alone>,
     /// Those that ride on data, by the packets that carry them.

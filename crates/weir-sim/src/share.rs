@@ -60,7 +60,7 @@ const FIRST_PORT: u16 = 20_000;
 /// Makes a controller of one's own.
 type Make = Box<dyn FnOnce(&Setup) -> Box<dyn Controller>>;
 
-/// A link and the flows that are to share it. What is wrong in any of the words is told by [`run`](Share::run).
+/// A link and the flows that are to share it. [`run`](Share::run) reports what is wrong in any of the words.
 pub struct Share<'a> {
     rate: &'a str,
     rtt: &'a str,

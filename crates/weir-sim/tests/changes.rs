@@ -103,7 +103,7 @@ fn a_rewritten_codepoint_decides_what_the_queue_does_and_not_what_the_sender_kno
     // Bleached: the queue drops.
     let (_, lost, marked) = rewritten(true, Some(Ecn::NotEct), "codel ecn");
     assert!(lost > 10 && marked == 0, "{lost} {marked}");
-    // Who does not use ECN is never told of its marks, and only the limit of the queue holds it.
+    // A sender that does not use ECN never learns of its marks, and only the limit of the queue holds it.
     let plain = rewritten(false, None, "codel ecn limit 300p");
     let gamed = rewritten(false, Some(Ecn::Ect1), "codel ecn limit 300p");
     assert!(plain.2 == 0 && gamed.2 == 0, "{plain:?} {gamed:?}");

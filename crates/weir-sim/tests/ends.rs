@@ -234,7 +234,7 @@ fn all_of_it_gives_the_same_bytes_again() {
     assert_ne!(run(0), run(1));
 }
 
-/// Keeps what it is told of its handshake.
+/// Keeps what is reported of its handshake.
 struct Greeted(std::sync::Arc<std::sync::Mutex<Option<Duration>>>);
 
 impl weir_cc::Controller for Greeted {

@@ -225,7 +225,7 @@ fn cubic_without_fast_convergence_follows_its_curve_as_it_is_written() {
     insta::assert_snapshot!(table);
 }
 
-/// The round trip that a sender reckons with: Prague takes none for shorter than its target, once it has had 500.
+/// The round trip that a sender computes with: Prague takes none for shorter than its target, once it has had 500.
 fn reckoned(controller: &str, rtt: Duration) -> Duration {
     if controller == "prague" { rtt.max(PragueParams::default().target) } else { rtt }
 }

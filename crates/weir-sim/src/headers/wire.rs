@@ -33,7 +33,7 @@ pub enum Transport {
 }
 
 /// What all packets of one flow have in their headers: IPv4 from 10.0.0.1, the server, to 10.0.1.1, the client, and ports
-/// that tell it apart.
+/// that identify it.
 #[derive(Clone, Copy, Debug)]
 pub struct Wire {
     transport: Transport,

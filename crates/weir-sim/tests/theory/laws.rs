@@ -30,7 +30,7 @@ pub(crate) fn even_cubic(b: f64) -> f64 {
 
 /// The largest W that the kernel's Cubic may hold with even losses.
 ///
-/// It reckons in whole packets, so it is back at the old maximum cbrt(1 / C) = 1.36 s before K and stays there until as long
+/// It computes in whole packets, so it is back at the old maximum cbrt(1 / C) = 1.36 s before K and stays there until as long
 /// after it. A tooth that ends within that time is followed by one like it, whatever its length, where in real numbers only
 /// one of K is; this is for the shortest.
 pub(crate) fn even_cubic_whole(b: f64, p: f64, rtt: f64) -> f64 {
@@ -118,7 +118,7 @@ fn clean_prague(p: f64, window: f64) -> f64 {
     (1.0 - p) * window / (window + 0.5)
 }
 
-/// p W of Prague under random marks, where the round trip is this `share` of the one that it reckons with (at most 1).
+/// p W of Prague under random marks, where the round trip is this `share` of the one that it computes with (at most 1).
 ///
 /// Within n = 1 / share round trips it grows by n share^2 packets and reduces once, as [`random_dctcp`] does within one. So
 /// n p W takes the place of p W, and it has the rate of the longer round trip.

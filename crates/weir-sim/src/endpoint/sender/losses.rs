@@ -41,7 +41,7 @@ impl Sender {
         (due < limit).then_some(due)
     }
 
-    /// Reckons when the probe is due that was armed last.
+    /// Computes when the probe that was armed last is due.
     fn reckon_probe(&mut self) {
         if let Some(arming) = self.arming.take() {
             let patience = self.patience(arming.clean);
