@@ -182,7 +182,7 @@ impl Namespace {
         self.batch("ip", &[], lines)
     }
 
-    /// As [`Namespace::ip`] with `ip -6`, for objects whose IP version no address tells, such as `rule`.
+    /// As [`Namespace::ip`] with `ip -6`, for objects whose IP version no address shows, such as `rule`.
     ///
     /// # Errors
     /// As [`Namespace::ip`].

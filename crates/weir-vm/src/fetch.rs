@@ -26,7 +26,7 @@ pub struct Fetch<'a> {
     pub mirror: Option<String>,
     /// The key that the mirror's index must be signed with; [`KEYRING`] but for tests.
     pub keyring: PathBuf,
-    /// Told what is downloaded, how many bytes are there and how many there will be.
+    /// Called with what is downloaded, how many bytes are there and how many there will be.
     pub progress: &'a mut dyn FnMut(&str, u64, u64),
     /// Ends it early.
     pub stop: &'a AtomicBool,
@@ -169,7 +169,7 @@ fn download_package(mirror: &str, package: &Package, deb: &Path, how: &mut Fetch
     })
 }
 
-/// Downloads `url` to `to`, telling how far it is.
+/// Downloads `url` to `to`, reporting how far it is.
 fn download(url: &str, to: &Path, size: Option<u64>, what: &str, how: &mut Fetch<'_>) -> Result<(), VmError> {
     let mut curl = CURL.command()?;
     curl.args([
@@ -211,7 +211,7 @@ fn check(file: &Path, expected: &str, what: &str, stop: &AtomicBool) -> Result<(
     sum.arg("--").arg(file);
     let printed = SHA256SUM.run(&mut sum, stop, &mut || ())?;
     let printed = String::from_utf8_lossy(&printed);
-    // A backslash in front tells that the name of the file is quoted.
+    // A backslash in front says that the name of the file is quoted.
     let found = printed.split_whitespace().next().unwrap_or_default().trim_start_matches('\\');
     if found == expected {
         return Ok(());

@@ -176,7 +176,7 @@ impl Guest {
                 "micro-VMs are made of this host's programs and an x86-64 kernel, but this host is {host}"
             )));
         }
-        // Packing takes a while: what is missing is better told at once.
+        // Packing takes a while: what is missing is better reported at once.
         QEMU.command()?;
         let dir = tempfile::Builder::new().prefix(&folder_prefix()).tempdir();
         let dir = dir.map_err(VmError::file(&std::env::temp_dir()))?;
@@ -274,8 +274,8 @@ impl Guest {
         let words = "console=ttyS0 loglevel=5 oops=panic panic=-1 tsc=reliable rdinit=/init";
         qemu.args(["-append", words]);
         qemu.args(["-chardev", &format!("file,id=console,path={}", path(CONSOLE))]);
-        // What the guest has written is in its file before the guest goes on. A thread of QEMU's that is told of it might come
-        // to it only after the guest has switched itself off.
+        // What the guest has written is in its file before the guest goes on. A thread of QEMU's that is notified of it might
+        // come to it only after the guest has switched itself off.
         qemu.args(["-serial", "chardev:console", "-device", "virtio-serial-pci,ioeventfd=off"]);
         // QEMU's own standard output is the job's. It reads nothing, so its standard input can be the other way out.
         let results = self.sent(dir).display().to_string();
@@ -353,7 +353,7 @@ impl Running {
         let readers = vec![read_lines(out, Stream::Out, to.clone()), read_lines(err, Stream::Err, to)];
         let complaint = std::thread::spawn(move || {
             let mut text = Vec::new();
-            // What came before an error is all there is to tell.
+            // What came before an error is all there is to report.
             let _ = said.read_to_end(&mut text);
             String::from_utf8_lossy(&text).trim().to_owned()
         });

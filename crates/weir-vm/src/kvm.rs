@@ -52,7 +52,7 @@ pub fn probe() -> io::Result<()> {
     }
 }
 
-/// The first line that tells more than a warning does.
+/// The first line that says more than a warning does.
 fn reason(said: &str, status: &dyn std::fmt::Display) -> String {
     let line = said.lines().find(|line| !line.trim().is_empty() && !line.contains("warning:"));
     let line = line.map_or_else(|| status.to_string(), |line| line.trim().to_owned());

@@ -69,7 +69,7 @@ pub struct RunOptions<'a> {
     pub large: bool,
     /// Ends the run early; what was measured until then is the result.
     pub stop: &'a AtomicBool,
-    /// Told now and then how far the run is.
+    /// Called now and then with how far the run is.
     pub progress: &'a (dyn Fn(Progress) + Sync),
 }
 

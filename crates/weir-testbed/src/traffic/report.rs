@@ -38,7 +38,7 @@ pub struct FlowResult {
     /// Counts of a UDP flow.
     pub udp: Option<UdpResult>,
     /// If the sender's controller ignored all marks because the path is too long: the longest round trip on which it would
-    /// have answered them. Told in virtual time.
+    /// have answered them. Known only in virtual time.
     pub ignored_marks_beyond: Option<Duration>,
     /// Why the flow did not run as specified.
     pub error: Option<String>,

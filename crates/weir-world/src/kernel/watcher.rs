@@ -1,4 +1,4 @@
-//! Turns what the kernel tells of packets into the events that every other part of Weir lives on, and keeps the books:
+//! Turns what the kernel reports of packets into the events that every other part of Weir works on, and keeps the books:
 //! conservation, order, the bound on the rate, lateness.
 //!
 //! Not every step is announced: some virtual machines run a few of the kernel's interrupts without its tracepoints. Where
@@ -26,8 +26,8 @@ use weir_scenario::Scenario;
 /// Packets are numbered in steps, so that one whose arrival went unheard can get a number in between.
 const STRIDE: u64 = 1 << 16;
 
-/// Newer kernels free what an AQM drops only after the packet behind it has left. Records wait so long, to be told apart
-/// from departures that go unheard.
+/// Newer kernels free what an AQM drops only after the packet behind it has left. Records wait this long, so that such a
+/// drop is distinguished from a departure that goes unheard.
 const GRACE: Duration = Duration::from_millis(1);
 
 /// What the watcher found besides the packets.
@@ -82,7 +82,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher that tells `recorder`; `clock` is the run's.
+    /// A watcher that reports to `recorder`; `clock` is the run's.
     pub(super) fn new(scenario: &Scenario, tree: &Tree, recorder: Box<Recorder>, clock: Clock) -> Self {
         Self {
             clock,
@@ -293,7 +293,7 @@ impl Watcher {
     fn came_unheard(&mut self, measured: &Measured, now: Time) -> Waiting {
         self.oddities.unheard += 1;
         let mut waiting = self.arrival(measured, now);
-        // The mark that it may have got cannot be told from one that it came with.
+        // The mark that it may have got cannot be distinguished from one that it came with.
         let before = self.last[usize::from(waiting.queue.0)];
         let came = before.map_or(Time::ZERO, |before| before.arrived);
         let came = came.max(self.schedule(waiting.queue).since()).min(now);

@@ -1,7 +1,7 @@
-//! What a run in virtual time will cost, reckoned before it begins. Time that costs nothing makes it easy to ask for more
+//! What a run in virtual time will cost, estimated before it begins. Time that costs nothing makes it easy to ask for more
 //! packets, rows or memory than any machine has: by a slip of the pen, or in a scenario that somebody else wrote.
 //!
-//! | what | reckoned as |
+//! | what | estimated as |
 //! |---|---|
 //! | datagrams | their rate or bytes |
 //! | packets of TCP and QUIC | the least of twice the bytes to send, a receive window in each round trip, and twice what the narrowest link carries |

@@ -32,7 +32,7 @@ fn drop_reason(reason: DropReason) -> &'static str {
     }
 }
 
-/// A mark's reason, as traces and captures tell it.
+/// A mark's reason, as traces and captures name it.
 pub(super) fn mark_reason(reason: MarkReason) -> &'static str {
     match reason {
         MarkReason::Aqm => "aqm",

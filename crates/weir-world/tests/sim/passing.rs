@@ -111,7 +111,7 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// What a trace tells of a link.
+/// What a trace reports of a link.
 #[derive(Debug, Default)]
 struct Link<'a> {
     newest: f64,

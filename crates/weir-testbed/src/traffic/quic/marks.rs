@@ -165,7 +165,7 @@ fn marks_in(mut frames: &[u8]) -> Option<u64> {
     const SINGLE: [u64; 4] = [0x00, 0x01, 0x1e, 0x1f];
     const ACK_WITH_COUNTS: u64 = 0x03;
     let mut next = || -> Option<u64> {
-        // RFC 9000 section 16: the top two bits tell the length.
+        // RFC 9000 section 16: the top two bits give the length.
         let length = 1 << (frames.first()? >> 6);
         let (number, rest) = frames.split_at_checked(length)?;
         frames = rest;
