@@ -208,8 +208,8 @@ fn tree(device: &str) -> Result<Vec<String>, RouterError> {
 /// Keeps the calling thread on its processor: what the router's driver deferred waits where it was deferred, and frames of
 /// another processor would pile up behind it.
 fn stay() {
-    // SAFETY: the set lives on this stack and is as long as the kernel is told; zeros are an empty one. A failure leaves the
-    // thread where it may be, which the count of packets shows.
+    // SAFETY: the set lives on this stack and has the length that is passed; zeros are an empty one. A failure leaves
+    // the thread where it may be, which the count of packets shows.
     unsafe {
         let mut processors: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(usize::try_from(libc::sched_getcpu()).unwrap_or(0), &mut processors);

@@ -2,8 +2,8 @@
 //! with and without it, in one run.
 //!
 //! Nanoseconds are those of BPF_PROG_TEST_RUN over packets of established flows: the median of repeated runs. The kernel's
-//! own loop around the program is in them; the row `nothing` tells what it takes, and a run of it after each of a program
-//! what is the program's own part. Beside them stands the approach of the CRQ paper's public prototype, several hash maps
+//! own loop around the program is in them: the row `nothing` shows what the loop takes, and a run of `nothing` after each
+//! run of a program shows the program's own part. Beside them stands the approach of the CRQ paper's public prototype, several hash maps
 //! per packet, as `bpf/lookups.bpf.c` repeats it without its code. The router is that of
 //! `forward.rs`.
 

@@ -141,7 +141,7 @@ fn unmeasured(name: &str, why: &Ns3Error) -> Row {
     Row { name: name.to_owned(), world: "ns-3", note: Some(why.to_string()), ..Row::default() }
 }
 
-/// Measures ns-3 and the same scenario here in turns, all in all for `seconds` each.
+/// Measures ns-3 and the same scenario here alternately, for `seconds` each in total.
 fn beside(
     program: &Program,
     name: &str,

@@ -31,7 +31,7 @@ struct Pending {
     remainder: u64,
 }
 
-/// The burst that a limiter of `rate` gets unless told otherwise: four milliseconds of output, at least two packets.
+/// The burst that a limiter of `rate` gets by default: four milliseconds of output, at least two packets.
 ///
 /// A thread wakes up to a scheduling tick (4 ms at 250 Hz) late now and then. What it makes up for in a burst leaves
 /// late but is not lost to the link; with a millisecond, shared machines lost up to 0.15 % of the capacity.

@@ -220,7 +220,7 @@ impl Pipeline {
         let mut left = Leftovers::default();
         let mut now = self.clock;
         while self.qdisc.backlog().packets > 0 {
-            // The packet comes back as the return value and as an event; the event also tells of drops.
+            // The packet comes back as the return value and as an event; events also report drops.
             if self.qdisc.dequeue(now, &mut left).is_none() {
                 now =
                     self.qdisc.next_ready(now).unwrap_or(now).max(now + weir_core::Duration::from_micros(1));

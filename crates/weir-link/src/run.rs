@@ -28,7 +28,7 @@ pub const DEFAULT_STEP: Duration = Duration::from_micros(50);
 /// is not.
 const STINT: Duration = Duration::from_millis(1);
 
-/// Thousandths of a processor that a bottleneck asks for unless told otherwise: enough for 2 Gbit/s, and room for one
+/// Thousandths of a processor that a bottleneck asks for by default: enough for 2 Gbit/s, and room for one
 /// beside it on two processors.
 pub const DEFAULT_SHARE: u32 = 800;
 
@@ -239,7 +239,7 @@ impl Link {
         let next = pipeline.next_wake();
         let until = next.map_or(Duration::MAX, |next| next.since(now)).min(IDLE);
         if next.is_some() && until <= step {
-            // Busy: a fixed step, in which nobody needs to be told of arrivals.
+            // Busy: a fixed step, in which nobody needs to be notified of arrivals.
             sleep_until(&self.clock, now + step);
             return Ok(());
         }

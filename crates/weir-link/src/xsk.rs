@@ -47,7 +47,7 @@ impl<T: Copy> Ring<T> {
             Some(start) if map != libc::MAP_FAILED => start,
             _ => return Err(io::Error::last_os_error()),
         };
-        // SAFETY: the kernel told where in this mapping its counters and entries are; all lie within `bytes`, aligned
+        // SAFETY: the kernel reported where in this mapping its counters and entries are; all lie within `bytes`, aligned
         // for their types.
         unsafe {
             Ok(Self {

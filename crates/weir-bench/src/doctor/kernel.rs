@@ -254,10 +254,10 @@ fn type_information() -> Vec<Check> {
         .into_iter()
         .find(|name| types.as_ref().is_ok_and(|types| names(types, name)));
     let reasons = match reasons {
-        Some("SKB_DROP_REASON_QDISC_DROP") => Ok("those of queues are told apart".to_owned()),
+        Some("SKB_DROP_REASON_QDISC_DROP") => Ok("those of queues are distinguished".to_owned()),
         Some(_) => Err((
             Status::Limited,
-            "those of queues are not told apart; a loss elsewhere may count".to_owned(),
+            "those of queues are not distinguished; a loss elsewhere may count".to_owned(),
             fix("use Linux 6.0 or newer"),
         )),
         None => Err((Status::Missing, "not given by this kernel".to_owned(), fix("use Linux 6.0 or newer"))),
