@@ -35,7 +35,7 @@ pub(crate) enum Command {
     #[command(flatten)]
     Lab(LabCommand),
 
-    /// Tell how a network would judge the flows of a capture.
+    /// Say how a network would judge the flows of a capture.
     #[command(after_help = "Examples:
   weir assess capture.pcapng
       prints a row per flow: cycles, windows, signals visible in the capture, verdict
@@ -115,7 +115,7 @@ pub(crate) struct AssessArgs {
     /// One parameter of the law, in place of the preset's; may be repeated.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Flows that are told apart; packets of more are counted and left out. Some 2 kB of memory each.
+    /// Flows that are distinguished; packets of more are counted and left out. Some 2 kB of memory each.
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pub(crate) flows: u32,
     /// Print JSON: one object with a list of flows, each with its assessments.

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Goes to `setup` and tells of it.
+/// Brings the interface to `setup` and reports what was done.
 pub(crate) fn bring(setup: &Setup, output: StepOutput) -> anyhow::Result<ExitCode> {
     let done = if output.dry_run {
         weir_kernel::plan(setup)

@@ -44,7 +44,7 @@ impl Terminal {
         Self { keeper, user: user.into() }
     }
 
-    /// Starts a command on it. Where the terminal is the command's own, its closing is told by SIGHUP too.
+    /// Starts a command on it. Where the terminal is the command's own, its closing is signalled by SIGHUP too.
     fn start(&self, command: &mut Command, own: bool) -> Child {
         let end = || Stdio::from(self.user.try_clone().unwrap());
         command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm");

@@ -111,7 +111,7 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if !self.is_done {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = fs::remove_file(&self.part);
         }
     }

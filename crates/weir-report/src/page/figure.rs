@@ -84,7 +84,7 @@ fn tidy(value: f64) -> String {
 pub struct StripColumn {
     /// What neighbouring columns have in common, such as stack and controller; written once below them.
     pub group: String,
-    /// What tells them apart, such as the round-trip time.
+    /// What distinguishes them, such as the round-trip time.
     pub label: String,
     /// One value per run.
     pub points: Vec<f64>,

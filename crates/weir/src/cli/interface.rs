@@ -73,7 +73,7 @@ pub(crate) struct SetupArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// How the commands that change an interface tell what they do.
+/// How the commands that change an interface report what they do.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct StepOutput {
     /// Print the exact lines and change nothing; needs no privileges.
