@@ -163,7 +163,8 @@ impl<R: Read> CaptureReader<R> {
         }))
     }
 
-    /// Fills the block buffer from the file up to `upto` bytes. Returns how many it holds: fewer only at the file's end.
+    /// Fills the block buffer from the file up to `upto` bytes. Returns how many it holds: fewer only at the file's
+    /// end.
     fn fill(&mut self, upto: usize) -> Result<usize, CaptureError> {
         let have = self.block.len();
         let want = upto.saturating_sub(have) as u64;

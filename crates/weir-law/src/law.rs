@@ -13,8 +13,8 @@ use crate::params::Params;
 use crate::parsed::{Kind, ParsedPacket, endpoint};
 use crate::table::{Entry, Found, Table};
 
-/// How far behind its flow's cycle a packet is stamped that nothing bears out (`WEIR_UNBOOKED` of `bpf/law_state.h`): a signal on
-/// it comes late.
+/// How far behind its flow's cycle a packet is stamped that nothing bears out (`WEIR_UNBOOKED` of `bpf/law_state.h`): a
+/// signal on it comes late.
 pub const UNBOOKED: u32 = 0x4000;
 
 /// Which way a packet goes.

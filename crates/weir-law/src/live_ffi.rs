@@ -1,5 +1,5 @@
-//! The border to `bpf/table.h`, as `ffi.rs` is to the law's: mirrors of its structures and safe wrappers. A test compares
-//! sizes and offsets of both sides.
+//! The border to `bpf/table.h`, as `ffi.rs` is to the law's: mirrors of its structures and safe wrappers. A test
+//! compares sizes and offsets of both sides.
 
 #![allow(unsafe_code)]
 

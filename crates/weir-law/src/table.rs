@@ -1,7 +1,7 @@
 //! The flow table: a fixed number of entries found by key, all memory taken at the start.
 //!
-//! Open addressing over indexes into dense entries, so that a [`FlowId`] is an array index and is never used for another
-//! key. Entries are never evicted. Where the prototype's map falls silent when full, this one counts.
+//! Open addressing over indexes into dense entries, so that a [`FlowId`] is an array index and is never used for
+//! another key. Entries are never evicted. Where the prototype's map falls silent when full, this one counts.
 
 use std::hash::{DefaultHasher, Hasher};
 

@@ -81,14 +81,14 @@ impl LiveFlow {
     }
 }
 
-/// The version of a bucket as the kernel has it in memory: odd while it is being written, another one afterwards. `None`
-/// if it is not as long as a bucket.
+/// The version of a bucket as the kernel has it in memory: odd while it is being written, another one afterwards.
+/// `None` if it is not as long as a bucket.
 pub fn version_of(bucket: &[u8]) -> Option<u32> {
     ffi::from_bytes(bucket).map(|bucket: Bucket| bucket.version)
 }
 
-/// The flows of one bucket as the kernel has it in memory, whose present law is number `law` ([`LiveConfig::law`]); none if
-/// it is not as long as a bucket.
+/// The flows of one bucket as the kernel has it in memory, whose present law is number `law` ([`LiveConfig::law`]);
+/// none if it is not as long as a bucket.
 ///
 /// [`LiveConfig::law`]: super::LiveConfig::law
 pub fn flows_of(bucket: &[u8], params: &Params, law: u8) -> Vec<LiveFlow> {
