@@ -39,7 +39,8 @@ const ACTIONS: [(&str, u16); 9] = [
     ("flow", 9),
     ("cgroup", 1),
 ];
-/// The part of a u32 filter's handle that distinguishes it from others of its hash table. Tables themselves have zero there.
+/// The part of a u32 filter's handle that distinguishes it from others of its hash table. Tables themselves have zero
+/// there.
 pub(super) const U32_NODE: u32 = 0xfff;
 
 /// A filter.

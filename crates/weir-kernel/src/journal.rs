@@ -1,9 +1,9 @@
-//! What `weir up` changed on an interface and what was there before, in a file that outlives it: with it `weir down` puts
-//! everything back, also after a kill in the middle.
+//! What `weir up` changed on an interface and what was there before, in a file that outlives it: with it `weir down`
+//! puts everything back, also after a kill in the middle.
 //!
-//! One file per interface, `/run/weir/crq-NAMESPACE-IFINDEX.json`: a tmpfs, so that journals do not outlive the interfaces
-//! that they describe. Namespaces and interfaces are identified by what the kernel never uses twice since it booted (the
-//! namespace's cookie), because inode numbers and indices are reused.
+//! One file per interface, `/run/weir/crq-NAMESPACE-IFINDEX.json`: a tmpfs, so that journals do not outlive the
+//! interfaces that they describe. Namespaces and interfaces are identified by what the kernel never uses twice since it
+//! booted (the namespace's cookie), because inode numbers and indices are reused.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -108,8 +108,8 @@ fn if_known<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Setup>, D::Erro
     Ok(value.and_then(|value| serde_json::from_value(renamed(value)).ok()))
 }
 
-/// Journals may say `split borrow` and `share 30/70`, which are `split shared` and `sharing 30:70`: so what another version of
-/// Weir set up can be reloaded. Queues may be tables, which are read as such.
+/// Journals may say `split borrow` and `share 30/70`, which are `split shared` and `sharing 30:70`: so what another
+/// version of Weir set up can be reloaded. Queues may be tables, which are read as such.
 fn renamed(mut setup: serde_json::Value) -> serde_json::Value {
     let mut rename = |at: &str| {
         let Some(table) = setup.pointer_mut(at).and_then(serde_json::Value::as_object_mut) else { return };

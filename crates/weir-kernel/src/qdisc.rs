@@ -1,5 +1,6 @@
-//! What is on an interface: the link itself, its qdiscs, and whether others use its `clsact`. A classless qdisc is kept as
-//! the kernel gave it, byte for byte, and put back so; `tc` prints no line from which every option could be set again.
+//! What is on an interface: the link itself, its qdiscs, and whether others use its `clsact`. A classless qdisc is kept
+//! as the kernel gave it, byte for byte, and put back so; `tc` prints no line from which every option could be set
+//! again.
 
 use std::io;
 
@@ -192,8 +193,8 @@ pub(super) fn restore_root(index: u32, qdisc: &Qdisc) -> io::Result<()> {
 }
 
 /// Options as they have to be set so that the kernel reports them as it did. CoDel keeps times in units of 1024 ns and
-/// rounds down both when it is given microseconds and when it reports them (include/net/codel.h): set to what it reports,
-/// its times get shorter.
+/// rounds down both when it is given microseconds and when it reports them (include/net/codel.h): set to what it
+/// reports, its times get shorter.
 fn settable(kind: &str, options: &[u8]) -> Vec<u8> {
     let times: &[u16] = match kind {
         "codel" => &TCA_CODEL_TIMES,

@@ -1,7 +1,7 @@
 //! Which of the kernel's drop reasons are a queue discipline's doing, by name.
 //!
-//! The numbers move between versions, the names hardly: they are looked up in the running kernel's own type information.
-//! What counts as a loss that the queue gave:
+//! The numbers move between versions, the names hardly: they are looked up in the running kernel's own type
+//! information. What counts as a loss that the queue gave:
 //!
 //! | names | since | who says so |
 //! |---|---|---|
@@ -13,8 +13,9 @@
 //!
 //! The last is no reason at all: everything that frees without one has it. It counts only where struct Qdisc has no
 //! `to_free`, the list that came with reasons for drops on dequeue, and then, as all reasons, only for packets of the
-//! queue's device whose priority is a class of Weir's. On such kernels packets that are thrown away with their queue (when
-//! it is deleted or the interface goes down) are counted as well; `down` takes the programs off before it deletes queues.
+//! queue's device whose priority is a class of Weir's. On such kernels packets that are thrown away with their queue
+//! (when it is deleted or the interface goes down) are counted as well; `down` takes the programs off before it deletes
+//! queues.
 
 use std::ffi::OsStr;
 

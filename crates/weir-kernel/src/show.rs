@@ -35,8 +35,8 @@ pub struct Instance {
     pub queue_index: Option<u32>,
     /// Whether `up` and `down` came to their ends.
     pub phase: Phase,
-    /// When `up` came to its end, in seconds since 1970, whatever was changed in place since; where a command did not come
-    /// to its end, when that began.
+    /// When `up` came to its end, in seconds since 1970, whatever was changed in place since; where a command did not
+    /// come to its end, when that began.
     pub since: u64,
     /// What was set up; where `up` did not come to its end, what it was on the way to.
     pub setup: Setup,

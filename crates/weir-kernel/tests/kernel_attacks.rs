@@ -1,6 +1,6 @@
-//! Attacks on the programs as the kernel has loaded them, by the same traffic that weir-law's tests send to the native table:
-//! what outsiders, senders and receivers can do to others and to themselves. Each packet also goes through the native
-//! table, and every byte of both has to be the same.
+//! Attacks on the programs as the kernel has loaded them, by the same traffic that weir-law's tests send to the native
+//! table: what outsiders, senders and receivers can do to others and to themselves. Each packet also goes through the
+//! native table, and every byte of both has to be the same.
 
 #[path = "kernel_attacks/packets.rs"]
 mod packets;

@@ -92,8 +92,8 @@ fn everything(device: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A filter of clsact, `... forward:[265] direct-action not_in_hw id 265 name forward tag d3bd9f44df375591 jited`, without the
-/// number of its program, which is another when the same program is loaded again.
+/// A filter of clsact, `... forward:[265] direct-action not_in_hw id 265 name forward tag d3bd9f44df375591 jited`,
+/// without the number of its program, which is another when the same program is loaded again.
 fn without_program_number(line: &str) -> String {
     let Some((filter, program)) = line.split_once(" id ") else { return line.to_owned() };
     let Some((number, rest)) = program.split_once(' ') else { return line.to_owned() };

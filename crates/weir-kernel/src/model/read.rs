@@ -49,8 +49,8 @@ pub enum ModelError {
 }
 
 impl Model {
-    /// What is up on one interface; empty if nothing is, or if there is no such interface ([`find`](crate::find) knows which
-    /// of the two).
+    /// What is up on one interface; empty if nothing is, or if there is no such interface ([`find`](crate::find) knows
+    /// which of the two).
     ///
     /// # Errors
     /// When the kernel, the journal, the maps or `tc` do not say.

@@ -1,5 +1,5 @@
-//! Packets that are no ordinary ones: fragments, sizes from jumbo frames to super-packets, headers cut at every length, tags
-//! and extension headers, and random bytes.
+//! Packets that are no ordinary ones: fragments, sizes from jumbo frames to super-packets, headers cut at every length,
+//! tags and extension headers, and random bytes.
 
 use weir_core::{Bytes, QueueChoice, Seed};
 use weir_kernel::TestPacket;
@@ -65,7 +65,8 @@ fn fragments_are_not_judged_and_leave_no_trace() {
     }
     let counters = pair.counters();
     assert_eq!((counters.ambiguous, counters.unowned_signals), (2 * count, count));
-    // What is whole although it looks like one: a packet that must not be fragmented, and an atomic fragment (RFC 6946).
+    // What is whole although it looks like one: a packet that must not be fragmented, and an atomic fragment (RFC
+    // 6946).
     let mut whole = peers[0].data_frame(1400);
     whole.0[6] = 0x40;
     assert_eq!(pair.arrive(&whole, FORWARD, now).choice, QueueChoice::Responsive);
@@ -89,8 +90,8 @@ fn large_packets_count_in_full() {
     for (number, mut one) in [peer(Carrier::Tcp, 1), v6_peer(2)].into_iter().enumerate() {
         one.cycle(&mut pair, 5 * SEGMENT, SEGMENT, &[], START);
         one.cycle(&mut pair, 1000, SEGMENT, &[], START);
-        // More than Ethernet's MTU; super-packets; one that has no length, as with BIG TCP, so that its frame's counts. A
-        // test run takes no frame beyond a page. kernel_large.rs has those that are larger.
+        // More than Ethernet's MTU; super-packets; one that has no length, as with BIG TCP, so that its frame's counts.
+        // A test run takes no frame beyond a page. kernel_large.rs has those that are larger.
         let headers = if number == 0 { 54 } else { 74 };
         for (payload, packets, segments, told) in
             [(3000, 3, 1, true), (2 * SEGMENT, 2, 2, true), (3500 - headers, 1, 3, false)]
