@@ -70,7 +70,8 @@ impl Entry {
         self.example(false).ecn() != EcnUse::Off
     }
 
-    /// The longest round trip on which it answers marks, if it has such a limit; `ecn` is whether the flow asks for ECN.
+    /// The longest round trip on which it answers marks, if it has such a limit; `ecn` is whether the flow asks for
+    /// ECN.
     pub fn ignores_marks_beyond(&self, ecn: bool) -> Option<Duration> {
         self.example(ecn).ignores_marks_beyond()
     }

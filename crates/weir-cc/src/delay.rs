@@ -1,6 +1,6 @@
 //! The delay-based rule that a host picks behind fair queuing: faster by 1 % while the round trip is within 5 ms of the
-//! shortest ever seen, slower by 5 % else. Bachl, Fabini and Zseby, "Detecting Fair Queuing for Better Congestion Control",
-//! section III-B, with what its program (CN-TU/PCC-Uspace) does where the paper is silent.
+//! shortest ever seen, slower by 5 % else. Bachl, Fabini and Zseby, "Detecting Fair Queuing for Better Congestion
+//! Control", section III-B, with what its program (CN-TU/PCC-Uspace) does where the paper is silent.
 //!
 //! | paper, or program | here |
 //! |---|---|

@@ -70,8 +70,8 @@ impl Delivery {
         stamp.then = *self;
     }
 
-    /// There is nothing to send though the window is open, with `in_flight` packets under way: what is sent until they are
-    /// delivered says little of the path.
+    /// There is nothing to send though the window is open, with `in_flight` packets under way: what is sent until they
+    /// are delivered says little of the path.
     pub fn limit_by_application(&mut self, in_flight: u64) {
         self.app_limited = (self.delivered + in_flight).max(1);
     }

@@ -1,10 +1,11 @@
 //! Congestion controllers without I/O: the transport passes in what it learnt from an acknowledgement, and gets back a
-//! window and a pacing rate. Time and randomness are passed in. One trait fits a TCP-like sender (SACK, RACK, proportional
-//! rate reduction) and a QUIC-like one (RFC 9002), so the same controller runs in the simulator and over a real stack.
+//! window and a pacing rate. Time and randomness are passed in. One trait fits a TCP-like sender (SACK, RACK,
+//! proportional rate reduction) and a QUIC-like one (RFC 9002), so the same controller runs in the simulator and over a
+//! real stack.
 //!
 //! Rules that only say by how much a window grows and shrinks ([`WindowRule`]: Reno, Cubic, DCTCP...) do not care who
-//! carries them; [`Linux`] and [`Rfc9002`] add what the two kinds of transport do around a reduction. Controllers with a
-//! model of the path (BBR, Copa, PCC) implement [`Controller`] themselves.
+//! carries them; [`Linux`] and [`Rfc9002`] add what the two kinds of transport do around a reduction. Controllers with
+//! a model of the path (BBR, Copa, PCC) implement [`Controller`] themselves.
 //!
 //! What a transport needs to keep for its controller besides is here too: [`Delivery`] and [`Rtt`].
 //!
@@ -136,8 +137,8 @@ pub trait Controller: Send + Sync {
         None
     }
 
-    /// How long a burst of paced packets may last at the rate, if the transport's least number of packets is not longer; `None`
-    /// leaves it to the transport.
+    /// How long a burst of paced packets may last at the rate, if the transport's least number of packets is not
+    /// longer; `None` leaves it to the transport.
     fn burst(&self) -> Option<Duration> {
         None
     }
@@ -147,8 +148,8 @@ pub trait Controller: Send + Sync {
         EcnUse::Off
     }
 
-    /// If it has ignored all marks until now although its packets are ECN-capable, because the path is too long: the longest
-    /// round trip on which it would answer them.
+    /// If it has ignored all marks until now although its packets are ECN-capable, because the path is too long: the
+    /// longest round trip on which it would answer them.
     fn ignores_marks_beyond(&self) -> Option<Duration> {
         None
     }

@@ -1,5 +1,5 @@
-//! What the kernel's TCP does around a window rule: the states Open, CWR, Recovery and Loss, one reduction per window of
-//! data, and proportional rate reduction while it lasts. Sources: `net/ipv4/tcp_input.c` (`tcp_fastretrans_alert`,
+//! What the kernel's TCP does around a window rule: the states Open, CWR, Recovery and Loss, one reduction per window
+//! of data, and proportional rate reduction while it lasts. Sources: `net/ipv4/tcp_input.c` (`tcp_fastretrans_alert`,
 //! `tcp_cwnd_reduction`, `tcp_enter_loss`, `tcp_cong_control`), RFC 6937 and RFC 9937 (PRR), RFC 3168 section 6.1.2.
 //!
 //! | kernel | here |

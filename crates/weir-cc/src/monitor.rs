@@ -1,5 +1,5 @@
-//! Monitor intervals: a stretch of time in which a sender keeps one rate, and what became of the packets sent in it (PCC,
-//! NSDI 2015 section 3.1).
+//! Monitor intervals: a stretch of time in which a sender keeps one rate, and what became of the packets sent in it
+//! (PCC, NSDI 2015 section 3.1).
 
 use weir_core::{Duration, Time};
 

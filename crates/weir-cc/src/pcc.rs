@@ -1,5 +1,5 @@
-//! What the two versions of PCC share: a rate that is tried in monitor intervals, doubled at first until the utility falls.
-//! The utility counts in Mbit/s.
+//! What the two versions of PCC share: a rate that is tried in monitor intervals, doubled at first until the utility
+//! falls. The utility counts in Mbit/s.
 
 use weir_core::{Duration, Random, Rate, Time};
 

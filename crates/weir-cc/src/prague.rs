@@ -1,5 +1,5 @@
-//! TCP Prague: DCTCP for the Internet's L4S service. Its window has a fraction, it goes on growing while it reduces, it paces,
-//! and on round trips below 25 ms it comes to grow no faster than at 25 ms.
+//! TCP Prague: DCTCP for the Internet's L4S service. Its window has a fraction, it goes on growing while it reduces, it
+//! paces, and on round trips below 25 ms it comes to grow no faster than at 25 ms.
 //!
 //! | `tcp_prague.c` 0.6 (L4STeam/linux) | here |
 //! |---|---|
@@ -34,7 +34,8 @@ const MAX_SCALED_US: u64 = 100_000;
 /// How Prague depends on the round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PragueParams {
-    /// Shorter round trips grow as if they were this long: 25 ms; zero for no such rule. (15 ms in the versions of 2020.)
+    /// Shorter round trips grow as if they were this long: 25 ms; zero for no such rule. (15 ms in the versions of
+    /// 2020.)
     pub target: Duration,
     /// Rounds after slow start from which on that holds: 500.
     pub transition: u32,
