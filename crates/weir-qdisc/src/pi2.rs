@@ -1,7 +1,7 @@
 //! PI2, single queue: a PI controller moves p', arrivals of scalable senders are marked with k p', all others marked or
-//! dropped with p'^2, by two coins. Sources: K. De Schepper et al., "PI2: A Linearized AQM for both Classic and Scalable
-//! TCP", CoNEXT 2016, and its qdisc (`sch_pi2.c` of github.com/olgabo/dualpi2); the parameters of the paper "On the
-//! Incompatibility of Scalable Congestion Controls over the Internet" are the defaults.
+//! dropped with p'^2, by two coins. Sources: K. De Schepper et al., "PI2: A Linearized AQM for both Classic and
+//! Scalable TCP", CoNEXT 2016, and its qdisc (`sch_pi2.c` of github.com/olgabo/dualpi2); the parameters of the paper
+//! "On the Incompatibility of Scalable Congestion Controls over the Internet" are the defaults.
 //!
 //! | original qdisc | here |
 //! |---|---|

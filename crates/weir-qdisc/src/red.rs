@@ -1,6 +1,6 @@
 //! RED, random early detection: drops or marks arrivals with a probability that grows with the average queue length.
-//! Source: the kernel's `include/net/red.h` and `net/sched/sch_red.c`, in the same integers; parameters that `tc` computes
-//! (`tc/tc_red.c`) are computed here. S. Floyd and V. Jacobson, 1993; S. Floyd et al., "Adaptive RED", 2001.
+//! Source: the kernel's `include/net/red.h` and `net/sched/sch_red.c`, in the same integers; parameters that `tc`
+//! computes (`tc/tc_red.c`) are computed here. S. Floyd and V. Jacobson, 1993; S. Floyd et al., "Adaptive RED", 2001.
 //!
 //! | kernel and `tc` | here |
 //! |---|---|
@@ -299,8 +299,8 @@ impl RedParams {
         Action::Probably
     }
 
-    /// Moves `max_p` so that the average stays in the middle fifth between the thresholds. Returns whether it is at rest:
-    /// the same would happen at any later time without arrivals.
+    /// Moves `max_p` so that the average stays in the middle fifth between the thresholds. Returns whether it is at
+    /// rest: the same would happen at any later time without arrivals.
     fn adapt(&mut self, vars: &Vars, now: Time) -> bool {
         let average = if vars.is_busy { vars.average } else { self.after_pause(vars, now) } >> self.wlog;
         let between = (self.max - self.min).max(1);

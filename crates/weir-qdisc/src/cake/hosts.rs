@@ -216,7 +216,8 @@ mod tests {
         let flows = one_set(&hosts, 2);
         let queue = hosts.queue(&packet(flows[0], [1, 0]), |_| Use::Free);
         hosts.count(queue, true);
-        // The other flow of the set finds all queues in use as bulk queues, and takes over the queue that its hash names.
+        // The other flow of the set finds all queues in use as bulk queues, and takes over the queue that its hash
+        // names.
         let own = hosts.hash.of(FlowId(flows[1])) as usize % QUEUES;
         hosts.count(own, true);
         assert_eq!(hosts.queue(&packet(flows[1], [1, 0]), |_| Use::Bulk), own);

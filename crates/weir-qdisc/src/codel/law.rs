@@ -212,8 +212,8 @@ impl ControlLaw {
         head
     }
 
-    /// The packet to send, marked where it must be; its departure is reported. `None` if the queue is empty, perhaps because its
-    /// last packets were dropped.
+    /// The packet to send, marked where it must be; its departure is reported. `None` if the queue is empty, perhaps
+    /// because its last packets were dropped.
     #[inline]
     pub(crate) fn dequeue(
         &mut self,

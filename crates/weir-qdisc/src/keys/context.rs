@@ -80,8 +80,8 @@ impl BuildContext {
         Ok(bytes as u32)
     }
 
-    /// The limit in packets of a discipline of `kind` that counts nothing else, and of which no other kind counts bytes;
-    /// `key` is for messages.
+    /// The limit in packets of a discipline of `kind` that counts nothing else, and of which no other kind counts
+    /// bytes; `key` is for messages.
     ///
     /// # Errors
     ///
