@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Overtaken ones that are remembered, if any are: more than come between two packets in any network that reorders sensibly.
+/// Overtaken ones that are remembered, if any are: more than come between two packets in any network that reorders
+/// sensibly.
 const REMEMBERED: usize = 1024;
 
 /// What is on its way, in the order of its numbers. One that arrives reports all that those before it reported.

@@ -1,11 +1,12 @@
 //! The network: links, flows, and what happens in which order.
 //!
-//! What cannot change any more, in a flow over one queue with constant delays, is not simulated event by event. A sender
-//! stands at its link, and the way from the sender to the link is added to the way back: with a constant delay that is the
-//! same flow, seen from another clock. What leaves the link will be received after a constant delay, so the receiver takes it
-//! at once, with the time of its arrival, and the acknowledgement waits in line for its time at the sender. A packet that
-//! meets one link so costs two events: its departure there, and its share of an acknowledgement. Flows that need more have a route ([`crate::route`]), on
-//! which each packet and acknowledgement is an event wherever it comes to.
+//! What cannot change any more, in a flow over one queue with constant delays, is not simulated event by event. A
+//! sender stands at its link, and the way from the sender to the link is added to the way back: with a constant delay
+//! that is the same flow, seen from another clock. What leaves the link will be received after a constant delay, so the
+//! receiver takes it at once, with the time of its arrival, and the acknowledgement waits in line for its time at the
+//! sender. A packet that meets one link so costs two events: its departure there, and its share of an acknowledgement.
+//! Flows that need more have a route ([`crate::route`]), on which each packet and acknowledgement is an event wherever
+//! it comes to.
 
 mod links;
 mod opportunities;
@@ -119,8 +120,8 @@ impl<O: Observer> Network<O> {
         id
     }
 
-    /// Lets things happen to packets that go over a link in the other direction, if there is no queue, for flows that are
-    /// added from now on.
+    /// Lets things happen to packets that go over a link in the other direction, if there is no queue, for flows that
+    /// are added from now on.
     pub fn impair_back(&mut self, link: HopId, impairment: Impairment) {
         self.hops[link.index()].back_impairment = impairment;
     }
@@ -129,8 +130,8 @@ impl<O: Observer> Network<O> {
     ///
     /// # Errors
     ///
-    /// If its controller is not known, its path cannot be gone or varies a delay by more than there is, or if it is two-way
-    /// and not TCP.
+    /// If its controller is not known, its path cannot be gone or varies a delay by more than there is, or if it is
+    /// two-way and not TCP.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, SpecError> {
         let name = format!("flow {}", self.added);
         let answers = spec.answers()?;
@@ -156,8 +157,8 @@ impl<O: Observer> Network<O> {
         Ok(FlowId(index))
     }
 
-    /// Makes a flow whose draws come from `own`, and on its route from streams named after `name`; nothing is to happen to it
-    /// yet.
+    /// Makes a flow whose draws come from `own`, and on its route from streams named after `name`; nothing is to happen
+    /// to it yet.
     fn insert(&mut self, spec: FlowSpec, own: Random, name: &str) -> Result<u32, SpecError> {
         let owner = self.flows.len() as u32;
         let routed = Routed::of(&spec, &self.hops, self.seed, owner, name, self.watches_return)?;
@@ -206,8 +207,8 @@ impl<O: Observer> Network<O> {
         report
     }
 
-    /// If a flow's controller has ignored all marks because the path is too long: the longest round trip on which it would
-    /// answer them.
+    /// If a flow's controller has ignored all marks because the path is too long: the longest round trip on which it
+    /// would answer them.
     pub fn ignores_marks_beyond(&self, flow: FlowId) -> Option<Duration> {
         match &self.flows[flow.0 as usize].source {
             Source::Connection(sender) => sender.controller.ignores_marks_beyond(),

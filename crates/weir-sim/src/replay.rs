@@ -1,5 +1,6 @@
-//! A tunnel's anti-replay window (RFC 4303 section 3.4.3): its entry numbers packets before the queue, and its end refuses
-//! those that are so many numbers or more behind the newest. A queue that lets packets overtake each other makes them so.
+//! A tunnel's anti-replay window (RFC 4303 section 3.4.3): its entry numbers packets before the queue, and its end
+//! refuses those that are so many numbers or more behind the newest. A queue that lets packets overtake each other
+//! makes them so.
 
 use std::collections::VecDeque;
 

@@ -87,9 +87,9 @@ pub enum ShareError {
 }
 
 impl<'a> Share<'a> {
-    /// A link of `rate` (`50mbit`) and round-trip time `rtt` without queue (`40ms`) behind a discipline (`codel ecn`), all
-    /// written as in a scenario. Where it is a `crq`, the law judges the flows as its preset `paper` does, and each goes to
-    /// the queue that it earns ([`Shared::choice`]).
+    /// A link of `rate` (`50mbit`) and round-trip time `rtt` without queue (`40ms`) behind a discipline (`codel ecn`),
+    /// all written as in a scenario. Where it is a `crq`, the law judges the flows as its preset `paper` does, and each
+    /// goes to the queue that it earns ([`Shared::choice`]).
     pub fn new(rate: &'a str, rtt: &'a str, qdisc: &'a str) -> Self {
         Self { rate, rtt, qdisc, seed: Seed::default(), ecn: false, flows: Vec::new(), wrong: None }
     }

@@ -40,7 +40,8 @@ pub struct ReceiverConfig {
     pub delay: Duration,
     /// Packets at the beginning that are acknowledged one by one.
     pub quick: u32,
-    /// How long after a packet others are taken together with it before an acknowledgement goes out; zero for not at all.
+    /// How long after a packet others are taken together with it before an acknowledgement goes out; zero for not at
+    /// all.
     pub gro: Duration,
     /// How long packets beyond a gap wait to be reported together, after the first three of that gap (the kernel's SACK
     /// compression, `tcp_comp_sack_delay_ns`); zero for not at all.

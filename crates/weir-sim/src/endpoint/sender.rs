@@ -180,8 +180,8 @@ impl Sender {
         }
     }
 
-    /// A new connection on the same ports, once the old one is [done](Self::is_done): numbers and totals count on, all else
-    /// begins anew.
+    /// A new connection on the same ports, once the old one is [done](Self::is_done): numbers and totals count on, all
+    /// else begins anew.
     pub(crate) fn reopen(&mut self, controller: Box<dyn Controller>) {
         let end = self.sent.end();
         let old = std::mem::replace(self, Self::new(self.config, controller));
@@ -276,8 +276,8 @@ impl Sender {
         self.poll(now)
     }
 
-    /// The next packet of up to `most` segments, of what is held back and of what may go now and continues it; what does not
-    /// continue it is held back.
+    /// The next packet of up to `most` segments, of what is held back and of what may go now and continues it; what
+    /// does not continue it is held back.
     pub(crate) fn gather(&mut self, now: Time, held: &mut Option<Outgoing>, most: u16) -> Option<Burst> {
         let mut burst = Burst::new(held.take().or_else(|| self.poll_apart(now))?);
         while burst.segments() < most && held.is_none() {

@@ -56,8 +56,8 @@ impl Hop {
         self.begin(around);
     }
 
-    /// Keeps the books of a packet that has left, which goes on without the link's overhead. Returns whether it comes out of the
-    /// tunnel, if there is one.
+    /// Keeps the books of a packet that has left, which goes on without the link's overhead. Returns whether it comes
+    /// out of the tunnel, if there is one.
     #[inline]
     pub(super) fn leave<O: Observer>(&mut self, packet: &mut Packet, around: &mut Around<'_, O>) -> bool {
         self.report.packets += 1;
