@@ -209,7 +209,8 @@ impl Namespace {
         })
     }
 
-    /// The queue disciplines of an interface in the namespace, with what they counted; none if there is no such interface.
+    /// The queue disciplines of an interface in the namespace, with what they counted; none if there is no such
+    /// interface.
     ///
     /// # Errors
     /// [`HostError::Statistics`] if `tc` does not say.

@@ -1,5 +1,5 @@
-//! Whether QEMU can use KVM here. Inside many virtual machines `/dev/kvm` opens, and even runs single instructions, and still
-//! refuses what QEMU needs for a guest's processor.
+//! Whether QEMU can use KVM here. Inside many virtual machines `/dev/kvm` opens, and even runs single instructions, and
+//! still refuses what QEMU needs for a guest's processor.
 //!
 //! The probe is QEMU itself, with the processor that guests get, told to end before it runs anything: it has set the
 //! processor up by then.

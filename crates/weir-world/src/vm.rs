@@ -2,8 +2,8 @@
 //! that a run writes anywhere.
 //!
 //! A guest runs one scenario at a time and sends each run's files when it ends, so that a guest that dies or is
-//! interrupted takes with it only the run that it is at. Batches are short, since a guest that died takes the rest of its
-//! batch down.
+//! interrupted takes with it only the run that it is at. Batches are short, since a guest that died takes the rest of
+//! its batch down.
 
 use std::fmt::Write;
 use std::fs;
@@ -97,8 +97,8 @@ impl<'a> VmOptions<'a> {
 /// What a run came to.
 pub type Outcome = Result<RunResult, VmError>;
 
-/// Runs scenarios under `kernel`. `ended` is called once for each, from any thread, with its place and with what it came
-/// to, as soon as that is known. Those that an interrupt kept from running have [`VmError::Interrupted`].
+/// Runs scenarios under `kernel`. `ended` is called once for each, from any thread, with its place and with what it
+/// came to, as soon as that is known. Those that an interrupt kept from running have [`VmError::Interrupted`].
 pub fn run_scenarios(
     kernel: &Kernel,
     runs: &[VmRun<'_>],

@@ -1,9 +1,10 @@
-//! Turns what the kernel reports of packets into the events that every other part of Weir works on, and keeps the books:
-//! conservation, order, the bound on the rate, lateness.
+//! Turns what the kernel reports of packets into the events that every other part of Weir works on, and keeps the
+//! books: conservation, order, the bound on the rate, lateness.
 //!
-//! Not every step is announced: some virtual machines run a few of the kernel's interrupts without its tracepoints. Where
-//! the queue is a FIFO, a packet that came before one that has left is gone as well; it is taken to have left when an exact
-//! link would have sent it. One that leaves without having come came with the one before it. Both are counted as unheard.
+//! Not every step is announced: some virtual machines run a few of the kernel's interrupts without its tracepoints.
+//! Where the queue is a FIFO, a packet that came before one that has left is gone as well; it is taken to have left
+//! when an exact link would have sent it. One that leaves without having come came with the one before it. Both are
+//! counted as unheard.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -26,8 +27,8 @@ use weir_scenario::Scenario;
 /// Packets are numbered in steps, so that one whose arrival went unheard can get a number in between.
 const STRIDE: u64 = 1 << 16;
 
-/// Newer kernels free what an AQM drops only after the packet behind it has left. Records wait this long, so that such a
-/// drop is distinguished from a departure that goes unheard.
+/// Newer kernels free what an AQM drops only after the packet behind it has left. Records wait this long, so that such
+/// a drop is distinguished from a departure that goes unheard.
 const GRACE: Duration = Duration::from_millis(1);
 
 /// What the watcher found besides the packets.
@@ -262,7 +263,8 @@ impl Watcher {
         self.inside.remove(queue, packet.id)
     }
 
-    /// Lets those leave that came before a packet of their own flow which leaves now: flow queues keep the order of each flow.
+    /// Lets those leave that came before a packet of their own flow which leaves now: flow queues keep the order of
+    /// each flow.
     fn leave_before(&mut self, id: u64, now: Time) {
         let Some(Waiting { queue, packet, .. }) = self.inside.get(id) else { return };
         if self.is_in_order(queue) || packet.flow == FlowId::NONE {

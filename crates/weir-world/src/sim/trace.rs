@@ -116,8 +116,8 @@ impl Trace {
         }
     }
 
-    /// A packet has left `link`, or passed it where nothing queues: then there is no `packet`. Or, once it has, it is `lost`
-    /// behind it.
+    /// A packet has left `link`, or passed it where nothing queues: then there is no `packet`. Or, once it has, it is
+    /// `lost` behind it.
     pub(super) fn departed(
         &mut self,
         lost: bool,

@@ -6,7 +6,8 @@ use weir_testbed::traffic::quic_controllers;
 use crate::{assert_completed, assert_sound, flow, measure, scenario};
 use weir_testkit::skip::root_and_turn;
 
-/// A flow alone over QUIC, once more (and once more) if a busy machine held it up: `enough` judges its share of the link.
+/// A flow alone over QUIC, once more (and once more) if a busy machine held it up: `enough` judges its share of the
+/// link.
 fn alone(bottleneck: &str, controller: &str, bytes: u64, enough: impl Fn(f64) -> bool) -> RunResult {
     let scenario = scenario(
         bottleneck,

@@ -50,8 +50,8 @@ impl Factory {
 
 /// The initial window in packets (RFC 9002 section 7.2).
 const INITIAL: u32 = 10;
-/// A batch that noq hands to the kernel at once lasts a millisecond at the rate (the kernel's `tcp_tso_autosize`), but is
-/// at least two packets and at most 64 kB.
+/// A batch that noq hands to the kernel at once lasts a millisecond at the rate (the kernel's `tcp_tso_autosize`), but
+/// is at least two packets and at most 64 kB.
 const BATCH: Duration = Duration::from_millis(1);
 const LARGEST_BATCH: u64 = 65_536;
 
