@@ -1,7 +1,7 @@
 //! Which flow a packet belongs to, and which delay lines that flow's packets take.
 //!
-//! Flows are numbered here, in the order in which they come in, and not by the law: its presets leave some flows out (the
-//! prototype knows no plain UDP), and these need a delay and have counts all the same.
+//! Flows are numbered here, in the order in which they come in, and not by the law: its presets leave some flows out
+//! (the prototype knows no plain UDP), and these need a delay and have counts all the same.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

@@ -1,10 +1,10 @@
 //! Keeps super-packets and unfinished checksums out of a bottleneck, and puts the interfaces back as they were.
 //!
-//! A queue that sees 64 kB super-packets marks 44 segments with one mark, and a frame without checksum is dropped by its
-//! receiver once it has crossed an interface that finishes none. Two kinds of interface matter: those of the bottleneck
-//! itself must not merge what they receive, and those of the hosts must segment and checksum before they send. Merging at
-//! the receiving host (GRO) changes nothing for the queue and stays on. Segmentation in software just above the host's
-//! driver (GSO) stays on too: what leaves the interface is single frames.
+//! A queue that sees 64 kB super-packets marks 44 segments with one mark, and a frame without checksum is dropped by
+//! its receiver once it has crossed an interface that finishes none. Two kinds of interface matter: those of the
+//! bottleneck itself must not merge what they receive, and those of the hosts must segment and checksum before they
+//! send. Merging at the receiving host (GRO) changes nothing for the queue and stays on. Segmentation in software just
+//! above the host's driver (GSO) stays on too: what leaves the interface is single frames.
 //!
 //! Unlike a script around `ethtool -K`, the change is undone when the guard is dropped, and after a crash by
 //! [`recover`]: what was is written to a journal in `/run/weir` before it is changed.
