@@ -1,5 +1,5 @@
-//! A router's bottleneck from `weir up` to `weir down`: the shipped example, both directions, two interfaces at once, with
-//! the capabilities of the shipped unit, and where no bpffs is mounted.
+//! A router's bottleneck from `weir up` to `weir down`: the shipped example, both directions, two interfaces at once,
+//! with the capabilities of the shipped unit, and where no bpffs is mounted.
 
 #![allow(clippy::disallowed_methods, reason = "what the kernel reports later is waited for")]
 

@@ -54,8 +54,8 @@ impl Net {
         Some(net)
     }
 
-    /// Runs the command in the namespace with the bottleneck. (`ip netns exec` would give it a /sys of its own, and with
-    /// that other pins.)
+    /// Runs the command in the namespace with the bottleneck. (`ip netns exec` would give it a /sys of its own, and
+    /// with that other pins.)
     fn weir(&self, words: &str) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.args(words.split_whitespace());

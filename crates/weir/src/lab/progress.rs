@@ -21,8 +21,8 @@ pub(super) fn folder_name(name: &str) -> String {
     if named.starts_with('.') { format!("-{named}") } else { named }
 }
 
-/// A progress bar with the time left; nothing where standard error is not a terminal. Lines that a program can read where
-/// one asks for them, as a micro-VM's host does.
+/// A progress bar with the time left; nothing where standard error is not a terminal. Lines that a program can read
+/// where one asks for them, as a micro-VM's host does.
 pub(super) struct Progress {
     bar: ProgressBar,
     lines: bool,
@@ -64,8 +64,8 @@ impl Drop for Progress {
     }
 }
 
-/// Says what a reader must know of a batch whose files are in `out`, and how it ended. The runs are counted that an earlier
-/// command had made, that were damaged since, and that are missing.
+/// Says what a reader must know of a batch whose files are in `out`, and how it ended. The runs are counted that an
+/// earlier command had made, that were damaged since, and that are missing.
 pub(crate) fn batch_end(
     out: &Path,
     [continued, damaged, missing]: [usize; 3],

@@ -1,5 +1,5 @@
-//! A terminal that is closed under `weir top`. The library that reads the keys does not see it: it reads the end of file
-//! again and again, and its call does not return.
+//! A terminal that is closed under `weir top`. The library that reads the keys does not see it: it reads the end of
+//! file again and again, and its call does not return.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
