@@ -48,7 +48,7 @@ static __always_inline u64 coarse_now(const struct __sk_buff *skb, struct weir_c
 	if (__builtin_expect(clock->ticks != ticks, 0)) {
 		if (config.test_clock) {
 			now = skb->tstamp;
-			/* Or both ways end in one load, of which the verifier cannot tell whether it is the context's. */
+			/* Otherwise both branches end in one load, and the verifier cannot know whether it reads the context. */
 			asm volatile("" : "+r"(now));
 		} else {
 			clock->ticks = ticks;
@@ -74,7 +74,7 @@ __attribute__((noinline)) int parse(struct __sk_buff *skb, struct weir_packet *p
 	return 0;
 }
 
-/* How many bytes have to be linear for a parse that tells more than this one, or 0. */
+/* How many bytes have to be linear for a parse that finds more than this one did, or 0. */
 static __always_inline u32 missing(const struct __sk_buff *skb, const struct weir_packet *packet)
 {
 	u32 linear = (u32)(skb->data_end - skb->data), want = 0;
@@ -298,7 +298,7 @@ static __always_inline u32 deal_fast(const struct weir_packet *packet, void *wit
 	return 1;
 }
 
-/* Deals with a packet that is as usual as fast_path.h tells; returns 0 for others. */
+/* Handles a packet of the usual kind that fast_path.h describes; returns 0 for any other. */
 static __always_inline u32 is_fast(struct __sk_buff *skb, struct weir_local *local, u32 reverse)
 {
 	struct arrival arrival = { .skb = skb, .local = local, .reverse = reverse };

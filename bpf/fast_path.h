@@ -130,9 +130,9 @@ WEIR_INLINE u32 weir_glance(const u8 *data, const u8 *end, u32 frame_bytes, u32 
 }
 
 /*
- * Whether the settings are those that the rest of this file knows: the paper's, but for numbers, for which signal counts,
- * and for what only the judgement at a cycle's end asks. User space tells the programs, or they would read them all for
- * each packet.
+ * Whether the settings are those that the rest of this file knows: the paper's, except for numbers, for which signal
+ * counts, and for what only the judgement at a cycle's end asks. User space passes the answer to the programs, which would
+ * otherwise read all settings for each packet.
  */
 WEIR_INLINE u32 weir_fast_applies(const struct weir_law_params *law)
 {
@@ -192,7 +192,7 @@ WEIR_INLINE u32 weir_fast_law(const struct weir_law_params *fast, struct weir_fl
 WEIR_INLINE u32 weir_fast_key(const struct weir_table_params *params, const struct weir_packet *packet, struct weir_key *key,
 			      u32 *hash)
 {
-	/* Whose ends differ in their ports alone; this tells the compiler that no others do. */
+	/* Declines flows whose ends differ only in their ports; the compiler then knows that all others differ in address. */
 	if (packet->ip_version == 4 && packet->src_words[1] == packet->dst_words[1])
 		return 0;
 	weir_key_of(packet, 1, key);

@@ -5,9 +5,9 @@
  * net:net_dev_queue, qdisc:qdisc_enqueue, qdisc:qdisc_dequeue, skb:kfree_skb; include/trace/events).
  *
  * A packet is known by the address of its sk_buff from the moment it is offered to the queue until it leaves or is
- * freed. That tells the drops of this queue from all others without looking at drop reasons, which differ between
- * kernels: what is freed while it is offered was refused, what is freed while it is queued was dropped by the AQM. A packet that
- * the driver gave back and that is dequeued again is not known any more, and so is not counted twice.
+ * freed. That distinguishes the drops of this queue from all others without looking at drop reasons, which differ between
+ * kernels: what is freed while it is offered was refused, what is freed while it is queued was dropped by the AQM. A packet
+ * that the driver gave back and that is dequeued again is not known any more, and so is not counted twice.
  */
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -75,7 +75,7 @@ struct {
 } records SEC(".maps");
 
 /* What is known of a waiting packet: whether it was taken, and the codepoint that it was offered with. Some disciplines
- * mark before they tell that they have taken a packet. */
+ * mark a packet before the kernel reports that they have taken it. */
 #define OFFERED 0
 #define QUEUED 1
 #define CODEPOINT_SHIFT 8

@@ -170,8 +170,8 @@ WEIR_INLINE u32 weir_forget(u32 offset, const struct weir_packet *out)
 #endif
 
 /*
- * The same for any value: the verifier forgets which of its constants it is. Before 6.4 it tells states apart by every
- * constant that is still in use. `unknown` is whatever comes from memory that the verifier does not follow.
+ * The same for any value: the verifier forgets which of its constants it is. Before 6.4 it distinguishes states by
+ * every constant that is still in use. `unknown` is whatever comes from memory that the verifier does not follow.
  */
 WEIR_INLINE u32 weir_blur(u32 value, u32 unknown)
 {
@@ -188,8 +188,9 @@ WEIR_INLINE u32 weir_blur(u32 value, u32 unknown)
 }
 
 /*
- * Numbers in the order of the wire. Where the machine reads them from any address at once, eBPF has to be told so: its
- * compiler knows of no machine behind and would put them together from octets. A verifier that minds refuses to load them.
+ * Numbers in the order of the wire. Where the machine reads them from any address at once, the eBPF compiler has to be
+ * told: it does not know the machine and would put them together from octets. A verifier that minds unaligned reads
+ * refuses to load the programs.
  */
 #if defined(__bpf__) && (defined(__TARGET_ARCH_x86) || defined(__TARGET_ARCH_arm64))
 #define WEIR_LOAD(type, at) (*(const type *)(const void *)(at))

@@ -30,7 +30,7 @@
  * What follows is a permutation of the 32 bits, which leaves all that as it is. It is for the many: keys in steps, as
  * the ports of one client, have sums in steps, and one secret in a hundred would heap them into few buckets.
  *
- * It is not a pseudorandom function: who were told which keys share a place could reckon others that do. Nobody is; the
+ * It is not a pseudorandom function: whoever knew which keys share a place could compute others that do. Nobody does: the
  * table shows no hashes, and a shared bucket does not show from outside before eight flows in it have earned an entry.
  */
 WEIR_INLINE u64 weir_hash_pair(const struct weir_table_params *params, const struct weir_key *key, u32 i)

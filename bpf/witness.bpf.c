@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * For tests: counts the tracepoints' calls for packets of one device by itself, without law, table or reasons, so that
- * what crq_signals.bpf.c booked can be told from what the kernel announced. Where this too saw less than the queues
+ * what crq_signals.bpf.c booked can be compared with what the kernel announced. Where this too saw less than the queues
  * counted, the platform lost the calls.
  */
 #include "core.h"

@@ -1,7 +1,8 @@
-//! Compiles the law, the parser and the flow table of `bpf/` natively. The same headers are compiled for eBPF elsewhere.
+//! Compiles the law, the parser and the flow table of `bpf/` natively. The same headers are compiled for eBPF
+//! elsewhere.
 //!
-//! `WEIR_LAW_CFLAGS`, flags apart by spaces, are for clang, which then compiles them: `tools/fuzz.sh` asks with these for
-//! coverage counters and sanitizers, of this code alone and not of the C in other crates.
+//! `WEIR_LAW_CFLAGS`, flags apart by spaces, are for clang, which then compiles them: `tools/fuzz.sh` asks with these
+//! for coverage counters and sanitizers, of this code alone and not of the C in other crates.
 
 #![allow(clippy::disallowed_methods, reason = "a build script reads files and the environment")]
 

@@ -163,7 +163,8 @@ impl<R: Read> CaptureReader<R> {
         }))
     }
 
-    /// Grows the block buffer to `upto` bytes from the file; tells how many there are, fewer only at the file's end.
+    /// Fills the block buffer from the file up to `upto` bytes. Returns how many it holds: fewer only at the file's
+    /// end.
     fn fill(&mut self, upto: usize) -> Result<usize, CaptureError> {
         let have = self.block.len();
         let want = upto.saturating_sub(have) as u64;
@@ -179,7 +180,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Tells the system's errors from those of what the capture is packed in.
+    /// Distinguishes the system's errors from those of the compression.
     fn unreadable(&self, source: io::Error) -> CaptureError {
         use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
         let offset = self.offset;
@@ -208,7 +209,7 @@ impl<R: Read> CaptureReader<R> {
             big_endian: header.is_bigendian(),
             nanos: header.is_nanosecond_precision(),
             modified: header.is_modified_format(),
-            // The upper bits tell of frame check sequences (draft-ietf-opsawg-pcap).
+            // The upper bits are about frame check sequences (draft-ietf-opsawg-pcap).
             link: LinkType::from_value((header.network.0 & 0xffff) as u16),
         };
         Ok(())
@@ -463,7 +464,7 @@ fn parse(block: &[u8], big_endian: bool) -> Option<Block<'_>> {
     parsed.ok().map(|(_, block)| block)
 }
 
-/// Packings that are told apart but not read, and the command that undoes them to standard output.
+/// Compressions that are recognised but not read, and the command that decompresses them to standard output.
 fn compression(start: &[u8]) -> Option<(&'static str, &'static str)> {
     match start {
         [0x1f, 0x8b, ..] => Some(("gzip", "zcat")),

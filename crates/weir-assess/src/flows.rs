@@ -73,7 +73,7 @@ impl Flows {
         }
     }
 
-    /// The first reading: takes a packet, and infers what it tells.
+    /// The first reading: takes a packet, and infers what it shows.
     pub(super) fn packet(
         &mut self,
         captured: &Captured<'_>,

@@ -1,6 +1,6 @@
 //! Finds the congestion signals that a capture shows of TCP: losses from sequence numbers, and marks from the
-//! receiver's echo. Nobody at the bottleneck tells; it is inferred, as tcptrace and Wireshark do, but with the question
-//! of where the capture point is kept open:
+//! receiver's echo. The bottleneck reports nothing: signals are inferred, as tcptrace and Wireshark do, but without
+//! assuming where the capture point is:
 //!
 //! - After the bottleneck a loss is a hole in sequence space that a retransmission fills later. It belongs to the
 //!   packet that showed the hole.
@@ -41,7 +41,7 @@ pub struct LossEvidence {
     pub before_capture_point: u64,
     /// Bytes seen twice: lost behind the capture point.
     pub after_capture_point: u64,
-    /// Marks behind the capture point that the receiver's ECE told of.
+    /// Marks behind the capture point that the receiver's ECE reported.
     pub marks_by_echo: u64,
     /// Packets that filled a hole out of order; no loss.
     pub reordered: u64,
@@ -144,8 +144,8 @@ impl Inference {
         &mut self.found
     }
 
-    /// Makes ready for packets to be judged, of which number `behind` is the first: marks that the echo told of are
-    /// booked, and signals of packets before that come too late.
+    /// Makes ready for packets to be judged, of which number `behind` is the first: marks that the echo reported are
+    /// booked, and signals of packets before `behind` come too late.
     pub(super) fn settle(&mut self, behind: u64) {
         for (at, side) in self.sides.iter_mut().enumerate() {
             side.settle(self.marked[at], &mut self.found.signals[at], behind);
@@ -158,7 +158,7 @@ impl Inference {
         for (at, side) in self.sides.iter().enumerate() {
             self.found.last[at] = side.evidence;
             if self.marked[at] {
-                // CE in the capture: the echo tells of those marks, not of others behind the capture point.
+                // CE in the capture: the echo reports those marks, not others behind the capture point.
                 self.found.last[at].marks_by_echo = 0;
                 self.found.closed.iter_mut().for_each(|pair| pair[at].marks_by_echo = 0);
             }

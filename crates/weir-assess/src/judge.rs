@@ -152,7 +152,7 @@ impl Judge {
         let law = &mut self.laws[from];
         let entry = law.lookup(packet, Direction::Forward, time);
         let stamp = law.arrival(entry, packet, Direction::Forward, time, &mut heard);
-        // A law that counts arriving CE by itself must not be told again.
+        // A law that counts arriving CE by itself must not get it a second time.
         let ce = u32::from(packet.ecn() == Ecn::Ce);
         let marks = signalled.marks + if law.params().count_arriving_ce { 0 } else { ce };
         for (signal, count) in [(Signal::Loss, signalled.losses), (Signal::Mark, marks)] {

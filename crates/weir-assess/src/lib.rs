@@ -40,8 +40,8 @@ use weir_law::Params;
 pub struct Options {
     /// The law's settings.
     pub params: Params,
-    /// Addresses and ports that are told apart, 2 kB each, and 1 kB more with many judgements; packets of more are
-    /// counted and left out.
+    /// Flows, by addresses and ports, that are distinguished: 2 kB each, and 1 kB more with many judgements. Packets of
+    /// further flows are counted and left out.
     pub max_flows: usize,
     /// Connections in the report, 1.5 kB each; reused addresses and ports make more of them than `max_flows`. More are
     /// counted and left out.

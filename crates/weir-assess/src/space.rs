@@ -18,7 +18,7 @@ const MAX_REPAIRS: usize = 1_024;
 const MAX_JUMP: u64 = 1 << 30;
 /// Copies of a packet that come within this time were made by the capture, where no round trip is known.
 const COPY_TIME: Duration = Duration::from_millis(1);
-/// Bytes per segment where no SYN told: 1500 less headers.
+/// Bytes per segment where no SYN announced them: 1500 less headers.
 const DEFAULT_MSS: u32 = 1_460;
 /// Ranges that a packet may touch, on the average over the packets of a connection.
 const STEPS: u32 = 32;
@@ -130,7 +130,7 @@ impl Space {
         self.evidence.forgotten += (before - self.kept()) as u64;
     }
 
-    /// Books the marks that the echo told of, unless the capture shows CE itself (`marked`).
+    /// Books the marks that the echo reported, unless the capture shows CE itself (`marked`).
     pub(super) fn settle(&mut self, marked: bool, signals: &mut Signals, behind: u64) {
         signals.behind = behind;
         for packet in std::mem::take(&mut signals.echoed) {

@@ -1,5 +1,5 @@
-//! What the inference needs of TCP beside the law's parser: the SACK blocks one by one, the MSS option, and the time that
-//! the three-way handshake took.
+//! What the inference needs of TCP beside the law's parser: the SACK blocks one by one, the MSS option, and the time
+//! that the three-way handshake took.
 
 use weir_core::{Duration, Time};
 

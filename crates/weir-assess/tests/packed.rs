@@ -130,7 +130,7 @@ fn wifi(subtype: u8, flags: u8, header: usize, rest: &[u8]) -> Vec<u8> {
     [&out, rest].concat()
 }
 
-/// The same with padding to whole words, behind a radiotap header that tells of it.
+/// The same with padding to whole words, behind a radiotap header that announces it.
 fn radiotap(rest: &[u8]) -> Vec<u8> {
     // A time, flags, and a second word of presence bits.
     let mut out = vec![0, 0, 28, 0, 3, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,16 +1,17 @@
 //! A router of the kernel, with and without the law's programs before its queue, at the same time in the same tree.
 //!
-//! The generator is the kernel's own: BPF_PROG_TEST_RUN with live frames (Linux 5.18) makes 64 frames at a time and puts
-//! them on the wire to the router's interface. From there on they take the way of every forwarded packet: the interface's
-//! driver polls (NAPI) and merges what belongs together (GRO, on as the drivers of network cards have it), then routing,
-//! the hook before the queue, HTB, bfifo, the interface. At its far end they are consumed. All of it happens in the calling
-//! thread, for what the driver defers runs as soon as the generator lets it. There is no sender that could wait for a
-//! socket, no receiver that could be late, no acknowledgement that sets a pace: the thread's processor time is the router's
-//! and the generator's, whatever else the machine does.
+//! The generator is the kernel's own: BPF_PROG_TEST_RUN with live frames (Linux 5.18) makes 64 frames at a time and
+//! puts them on the wire to the router's interface. From there on they take the way of every forwarded packet: the
+//! interface's driver polls (NAPI) and merges what belongs together (GRO, on as the drivers of network cards have it),
+//! then routing, the hook before the queue, HTB, bfifo, the interface. At its far end they are consumed. All of it
+//! happens in the calling thread, for what the driver defers runs as soon as the generator lets it. There is no sender
+//! that could wait for a socket, no receiver that could be late, no acknowledgement that sets a pace: the thread's
+//! processor time is the router's and the generator's, whatever else the machine does.
 //!
-//! Both arms are the same router: the programs are attached for one visit and gone for the next. The visits alternate every
-//! few hundredths of a second, and each pair is compared by itself, so that a slower moment of the machine strikes both.
-//! All packets take the standard class, by the law's word or by HTB's default, and every one has to come out.
+//! Both arms are the same router: the programs are attached for one visit and gone for the next. The visits alternate
+//! every few hundredths of a second, and each pair is compared by itself, so that a slower moment of the machine
+//! strikes both. All packets take the standard class, by the law's word or by HTB's default, and every one has to come
+//! out.
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -138,8 +139,8 @@ pub(super) struct Measured {
     pub(super) looks: u64,
 }
 
-/// Measures pairs of visits for `seconds`, with a table for `flows`. `progress` hears which part is done. Stops early when
-/// `stop` is set.
+/// Measures pairs of visits for `seconds`, with a table for `flows`. `progress` hears which part is done. Stops early
+/// when `stop` is set.
 ///
 /// # Errors
 /// When the router cannot be built, the kernel has no live frames, or packets were lost.
@@ -205,11 +206,11 @@ fn tree(device: &str) -> Result<Vec<String>, RouterError> {
     Ok(Setup::from_keys(keys)?.tree(Direction::Egress)?.lines(device))
 }
 
-/// Keeps the calling thread on its processor: what the router's driver deferred waits where it was deferred, and frames of
-/// another processor would pile up behind it.
+/// Keeps the calling thread on its processor: what the router's driver deferred waits where it was deferred, and frames
+/// of another processor would pile up behind it.
 fn stay() {
-    // SAFETY: the set lives on this stack and is as long as the kernel is told; zeros are an empty one. A failure leaves the
-    // thread where it may be, which the count of packets shows.
+    // SAFETY: the set lives on this stack and has the length that is passed; zeros are an empty one. A failure leaves
+    // the thread where it may be, which the count of packets shows.
     unsafe {
         let mut processors: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(usize::try_from(libc::sched_getcpu()).unwrap_or(0), &mut processors);
@@ -233,8 +234,8 @@ impl Source {
         Self { frame, sent: 0 }
     }
 
-    /// The sum of the pseudo header and the TCP header but for ports, number and checksum, of a direction whose number is at
-    /// `number` in the TCP header. The payload is zeros.
+    /// The sum of the pseudo header and the TCP header but for ports, number and checksum, of a direction whose number
+    /// is at `number` in the TCP header. The payload is zeros.
     fn sum(&self, number: usize) -> u32 {
         let segment = &self.frame[ENVELOPE..];
         let header = &segment[..usize::from(segment[12] >> 4) * 4];
@@ -321,8 +322,8 @@ impl<'o> Router<'o> {
                 let map = MapHandle::from_map_id(wires);
                 map.and_then(|map| map.update(&wire.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY))
                     .map_err(failed("find the router's interface"))?;
-                // Of a program that sits nowhere the kernel rewrites its dispatcher before and after each run, and waits for all
-                // processors; so it sits where nothing passes.
+                // Of a program that sits nowhere the kernel rewrites its dispatcher before and after each run, and
+                // waits for all processors; so it sits where nothing passes.
                 let parked = Xdp::new(program).attach(LOOPBACK, XdpFlags::SKB_MODE);
                 parked.map_err(failed("be attached to lo"))?;
                 let mut hook = TcHookBuilder::new(swallow).ifindex(ifindex as i32).hook(TC_INGRESS);

@@ -7,8 +7,8 @@ const CLIENT: [u8; 4] = [10, 77, 2, 1];
 /// An Ethernet header and an IPv4 header.
 pub(super) const ENVELOPE: usize = 14 + 20;
 
-/// An Ethernet frame with an IPv4 packet that must not be fragmented, as Linux sends TCP. The transport's checksum is left
-/// out.
+/// An Ethernet frame with an IPv4 packet that must not be fragmented, as Linux sends TCP. The transport's checksum is
+/// left out.
 fn frame(protocol: u8, from: [u8; 4], to: [u8; 4], transport: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     let length = (20 + transport.len()) as u16;

@@ -1,10 +1,10 @@
-//! What the responsiveness law costs in the kernel: nanoseconds for a packet, bytes for a flow, and throughput of a router
-//! with and without it, in one run.
+//! What the responsiveness law costs in the kernel: nanoseconds for a packet, bytes for a flow, and throughput of a
+//! router with and without it, in one run.
 //!
-//! Nanoseconds are those of BPF_PROG_TEST_RUN over packets of established flows: the median of repeated runs. The kernel's
-//! own loop around the program is in them; the row `nothing` tells what it takes, and a run of it after each of a program
-//! what is the program's own part. Beside them stands the approach of the CRQ paper's public prototype, several hash maps
-//! per packet, as `bpf/lookups.bpf.c` repeats it without its code. The router is that of
+//! Nanoseconds are those of BPF_PROG_TEST_RUN over packets of established flows: the median of repeated runs. The
+//! kernel's own loop around the program is in them: the row `nothing` shows what the loop takes, and a run of `nothing`
+//! after each run of a program shows the program's own part. Beside them stands the approach of the CRQ paper's public
+//! prototype, several hash maps per packet, as `bpf/lookups.bpf.c` repeats it without its code. The router is that of
 //! `forward.rs`.
 
 use std::mem::MaybeUninit;
@@ -116,8 +116,8 @@ fn programs(yardstick: &mut Yardstick<'_>) -> Result<Vec<Row>, BenchLawError> {
     Ok(rows)
 }
 
-/// Shows both directions of a TCP and a QUIC flow until they have an entry: payload makes a candidate, an answer lets it stay,
-/// and its next packet admits it.
+/// Shows both directions of a TCP and a QUIC flow until they have an entry: payload makes a candidate, an answer lets
+/// it stay, and its next packet admits it.
 fn establish(programs: &Programs, flow: u16) -> Result<(), KernelError> {
     let run = |role, frame: &[u8], count| {
         programs.test_run(role, &TestPacket { frame, ..TestPacket::default() }, count).map(drop)

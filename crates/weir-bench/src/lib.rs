@@ -26,25 +26,26 @@ pub struct Row {
     pub name: String,
     /// Where: `kernel`, `sim` or `ns-3`.
     pub world: &'static str,
-    /// Processor time for a packet: of one program, the measuring loop included, for `forwarding` of the router with the
-    /// generator, for a simulator the median of parts of a run.
+    /// Processor time for a packet: of one program, the measuring loop included, for `forwarding` of the router with
+    /// the generator, for a simulator the median of parts of a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_packet: Option<f64>,
     /// Of a program, what is its own part of that: the difference to a program that does nothing, run right after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_ns_per_packet: Option<f64>,
-    /// Packets that one processor forwards in a second of its time; packets that a simulator delivers in a second of the
-    /// clock on the wall, in the fastest part of a run.
+    /// Packets that one processor forwards in a second of its time; packets that a simulator delivers in a second of
+    /// the clock on the wall, in the fastest part of a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets_per_second: Option<f64>,
-    /// Memory for each flow: of the kernel's table, the waiting lines and the filter included, or what a process has grown by.
+    /// Memory for each flow: of the kernel's table, the waiting lines and the filter included, or what a process has
+    /// grown by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_flow: Option<f64>,
     /// The row that this one is compared with, or the clock on the wall.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vs: Option<&'static str>,
-    /// Beside that row: of a router packets per second (the median of all pairs), else nanoseconds; beside the clock on the
-    /// wall, the time that was simulated.
+    /// Beside that row: of a router packets per second (the median of all pairs), else nanoseconds; beside the clock on
+    /// the wall, the time that was simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// Half of all pairs had a ratio from the first to the second.

@@ -199,7 +199,7 @@ fn emulate(topology: &Topology, io: IoKind, rate: Rate) -> Result<Emulated, Benc
         };
         link.run(pipeline, Box::new(Codel::new(CodelConfig::default())), Box::new(Unobserved), &stopped)
     })?;
-    // An error here means that the thread has ended; its result tells why.
+    // An error here means that the thread has ended; its result says why.
     let _ = opened.recv();
     Ok(Emulated { stop, thread })
 }

@@ -1,5 +1,6 @@
-//! A scenario of `weir bench sim` in ns-3, where it is installed: a program of this project (`ns3.cc`) is compiled against
-//! ns-3's libraries, run, and thrown away. ns-3 is under the GNU GPL; the program that is made with it stays on this machine.
+//! A scenario of `weir bench sim` in ns-3, where it is installed: a program of this project (`ns3.cc`) is compiled
+//! against ns-3's libraries, run, and thrown away. ns-3 is under the GNU GPL; the program that is made with it stays on
+//! this machine.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

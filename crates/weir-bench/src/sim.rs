@@ -1,7 +1,7 @@
 //! How fast the simulator is on one core, what a flow takes of memory, and the first of the scenarios in ns-3.
 //!
-//! A run goes on in parts of virtual time, and each part is timed by itself. Of the parts, the one in the middle makes the row:
-//! `packets_per_second` by the clock on the wall, `ns_per_packet` by processor time.
+//! A run goes on in parts of virtual time, and each part is timed by itself. Of the parts, the one in the middle makes
+//! the row: `packets_per_second` by the clock on the wall, `ns_per_packet` by processor time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -101,8 +101,8 @@ pub(super) fn row(name: &str, world: &'static str, parts: &[Part]) -> Row {
     }
 }
 
-/// Measures all rows, each throughput for `seconds`. `progress` hears how much is done, of how much, and what is next. Stops
-/// between two parts of a run when `stop` is set, with the rows so far.
+/// Measures all rows, each throughput for `seconds`. `progress` hears how much is done, of how much, and what is next.
+/// Stops between two parts of a run when `stop` is set, with the rows so far.
 ///
 /// # Errors
 /// When a network cannot be built, or flows do not come to their end.
@@ -141,7 +141,7 @@ fn unmeasured(name: &str, why: &Ns3Error) -> Row {
     Row { name: name.to_owned(), world: "ns-3", note: Some(why.to_string()), ..Row::default() }
 }
 
-/// Measures ns-3 and the same scenario here in turns, all in all for `seconds` each.
+/// Measures ns-3 and the same scenario here alternately, for `seconds` each in total.
 fn beside(
     program: &Program,
     name: &str,
@@ -163,8 +163,9 @@ fn beside(
     Ok(compared(name, &rounds))
 }
 
-/// How much more of the processor's time a packet takes in ns-3, round by round, so that a slow moment of the machine strikes
-/// both. By the processor's time, since a part of ns-3's run is less likely to have the processor for itself the longer it is.
+/// How much more of the processor's time a packet takes in ns-3, round by round, so that a slow moment of the machine
+/// strikes both. By the processor's time, since a part of ns-3's run is less likely to have the processor for itself
+/// the longer it is.
 fn compared(name: &str, rounds: &[(Option<f64>, Vec<Part>)]) -> Row {
     let ratios: Vec<f64> = rounds
         .iter()

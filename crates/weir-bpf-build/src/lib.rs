@@ -1,5 +1,5 @@
-//! Compiles eBPF programs of a crate's folder `bpf` with clang, for build scripts. Each crate that needs programs has that
-//! folder as a link to the repository's, so that its package contains it.
+//! Compiles eBPF programs of a crate's folder `bpf` with clang, for build scripts. Each crate that needs programs has
+//! that folder as a link to the repository's, so that its package contains it.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ pub fn skeleton(name: &str) {
     must(name, builder(name).build_and_generate(out().join(format!("{name}.skel.rs"))));
 }
 
-/// Compiles `bpf/NAME.bpf.c` to `NAME.o` in `OUT_DIR`, for programs that share maps and settings, which skeletons cannot.
+/// Compiles `bpf/NAME.bpf.c` to `NAME.o` in `OUT_DIR`, for programs that share maps and settings, which skeletons
+/// cannot.
 ///
 /// # Panics
 /// If it does not compile: a build script has no other way to say so.

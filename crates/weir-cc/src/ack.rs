@@ -1,5 +1,5 @@
-//! What a transport tells its controller. The model is the kernel's `struct rate_sample` with what `tcp_ack()` knows
-//! (`include/net/tcp.h`, `net/ipv4/tcp_rate.c`), which is also what a QUIC stack knows (RFC 9002 Appendix A).
+//! What a transport reports to its controller. The model is the kernel's `struct rate_sample` with what `tcp_ack()`
+//! knows (`include/net/tcp.h`, `net/ipv4/tcp_rate.c`), which is also what a QUIC stack knows (RFC 9002 Appendix A).
 
 use weir_core::{Duration, Time};
 
@@ -21,7 +21,8 @@ impl Count {
 }
 
 /// How fast packets were delivered between the sending of a packet and its acknowledgement (delivery rate estimation,
-/// `draft-cheng-iccrg-delivery-rate-estimation`). Of the packet that was sent last among those an acknowledgement brings.
+/// `draft-cheng-iccrg-delivery-rate-estimation`). Of the packet that was sent last among those an acknowledgement
+/// brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateSample {
     /// Delivered in `interval`.
@@ -60,15 +61,15 @@ pub struct Ack {
     pub now: Time,
     /// Newly delivered, in order or not.
     pub delivered: Count,
-    /// Of these, marked CE on the way, as far as the feedback tells.
+    /// Of these, marked CE on the way, as far as the feedback shows.
     pub ce: Count,
     /// Classic feedback: congestion experienced is being echoed (ECE). Also set with accurate feedback when `ce` is not
     /// zero.
     pub echo: bool,
     /// Newly declared lost.
     pub lost: Count,
-    /// Packets of the stream that were declared lost and have not arrived since (the kernel's `lost_out`). Of a transport that
-    /// forgets a packet when it has sent its data again (QUIC): those newly declared lost.
+    /// Packets of the stream that were declared lost and have not arrived since (the kernel's `lost_out`). Of a
+    /// transport that forgets a packet when it has sent its data again (QUIC): those newly declared lost.
     pub missing: u32,
     /// When the last sent of the packets declared lost was sent.
     pub lost_sent: Time,

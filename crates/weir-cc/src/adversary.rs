@@ -1,5 +1,5 @@
-//! Senders that want to be taken for responsive without giving way: what a law of responsiveness must see through. Both begin
-//! like Reno, so that they find the size of the bottleneck, and ignore every signal after the first.
+//! Senders that want to be taken for responsive without giving way: what a law of responsiveness must see through. Both
+//! begin like Reno, so that they find the size of the bottleneck, and ignore every signal after the first.
 //!
 //! | attack | here |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! What the versions of BBR share: units, pacing, the bandwidth-delay product, the estimate of aggregated acknowledgements
-//! (`net/ipv4/tcp_bbr.c`, all versions).
+//! What the versions of BBR share: units, pacing, the bandwidth-delay product, the estimate of aggregated
+//! acknowledgements (`net/ipv4/tcp_bbr.c`, all versions).
 
 use weir_core::{Duration, Rate, Time};
 
@@ -57,8 +57,8 @@ pub(crate) fn bdp(bw: u64, us: u64, gain: u64) -> u32 {
     product.div_ceil(u128::from(BW_UNIT)).min(u128::from(1u32 << 26)) as u32
 }
 
-/// How many packets more than expected were acknowledged in a while: what must be in flight beyond the product to bridge
-/// the silence before an aggregate.
+/// How many packets more than expected were acknowledged in a while: what must be in flight beyond the product to
+/// bridge the silence before an aggregate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Aggregation {
     /// Maxima of two windows of rounds.

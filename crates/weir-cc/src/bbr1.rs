@@ -1,6 +1,6 @@
-//! BBR as in mainline Linux, often called BBRv1: a model of the bottleneck's bandwidth (maximum over ten rounds) and the
-//! path's shortest round trip (minimum over ten seconds), pacing around it, and two products of them in flight. Marks mean
-//! nothing to it and losses little.
+//! BBR as in mainline Linux, often called BBRv1: a model of the bottleneck's bandwidth (maximum over ten rounds) and
+//! the path's shortest round trip (minimum over ten seconds), pacing around it, and two products of them in flight.
+//! Marks mean nothing to it and losses little.
 //!
 //! | `net/ipv4/tcp_bbr.c` | here |
 //! |---|---|

@@ -1,6 +1,6 @@
-//! BBR from version 2 on: besides the model of version 1, upper bounds of what is in flight, found by probing until losses
-//! or marks get too many, and lower bounds that yield to losses and marks in between. One type for versions 2 and 3, which
-//! differ by [`Bbr3Params`].
+//! BBR from version 2 on: besides the model of version 1, upper bounds of what is in flight, found by probing until
+//! losses or marks get too many, and lower bounds that yield to losses and marks in between. One type for versions 2
+//! and 3, which differ by [`Bbr3Params`].
 //!
 //! | `google/bbr`, `tcp_bbr.c` (v3) and `tcp_bbr2.c` (v2) | here |
 //! |---|---|

@@ -15,15 +15,15 @@ pub struct Bbr3Params {
     pub down_gain: u32,
     /// Added to the window gain in PROBE_UP: from version 3 on 64.
     pub up_window_gain: u32,
-    /// Whether the present bandwidth sample, rather than the maximum, tells a full pipe; and whether that ends PROBE_UP.
-    /// If not, PROBE_UP ends with 1.25 bandwidth-delay products in flight.
+    /// Whether the present bandwidth sample, rather than the maximum, shows that the pipe is full; and whether that
+    /// ends PROBE_UP. If not, PROBE_UP ends with 1.25 bandwidth-delay products in flight.
     pub full_by_sample: bool,
     /// Loss events in a round that end STARTUP if the loss rate is too high: 8, from version 3 on 6.
     pub full_losses: u32,
     /// Whether a mark rate of exactly the threshold is too high (version 2).
     pub ecn_inclusive: bool,
-    /// After marks without losses, the first step of the next probe as a share of the upper bound: from version 3 on 128;
-    /// zero for none.
+    /// After marks without losses, the first step of the next probe as a share of the upper bound: from version 3 on
+    /// 128; zero for none.
     pub ecn_reprobe_gain: u32,
     /// Whether it answers to marks. Off by default in version 2, by route (`ecn_low`) in version 3.
     pub ecn: bool,

@@ -71,7 +71,8 @@ impl Entry {
         self.example(false).ecn() != EcnUse::Off
     }
 
-    /// The longest round trip on which it answers marks, if it has such a limit; `ecn` is whether the flow asks for ECN.
+    /// The longest round trip on which it answers marks, if it has such a limit; `ecn` is whether the flow asks for
+    /// ECN.
     pub fn ignores_marks_beyond(&self, ecn: bool) -> Option<Duration> {
         self.example(ecn).ignores_marks_beyond()
     }
@@ -274,7 +275,7 @@ pub struct UnknownController {
 ///
 /// # Errors
 ///
-/// If there is none; the message tells the nearest.
+/// If there is none of that name; the message names the nearest.
 pub fn find(name: &str) -> Result<&'static Entry, UnknownController> {
     let given = name.to_ascii_lowercase();
     if let Some(entry) = all().find(|entry| entry.is_called(&given)) {

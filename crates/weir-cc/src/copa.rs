@@ -1,6 +1,6 @@
-//! Copa: the rate is the reciprocal of the queueing delay times delta, approached with growing steps. Beside flows that fill
-//! the queue it competes: delta is then found by AIMD. Arun and Balakrishnan, "Copa: Practical Delay-Based Congestion
-//! Control for the Internet", NSDI 2018.
+//! Copa: the rate is the reciprocal of the queueing delay times delta, approached with growing steps. Beside flows that
+//! fill the queue it competes: delta is then found by AIMD. Arun and Balakrishnan, "Copa: Practical Delay-Based
+//! Congestion Control for the Internet", NSDI 2018.
 //!
 //! | paper | here |
 //! |---|---|

@@ -1,6 +1,6 @@
-//! CUBIC as the kernel has it: the window is a cubic function of the time since the last reduction, flat around the window
-//! at which it happened; at least as fast as a TCP-friendly estimate; slow start ended by HyStart. The variant of RFC 9438
-//! is [`Cubic9438`](crate::Cubic9438).
+//! CUBIC as the kernel has it: the window is a cubic function of the time since the last reduction, flat around the
+//! window at which it happened; at least as fast as a TCP-friendly estimate; slow start ended by HyStart. The variant
+//! of RFC 9438 is [`Cubic9438`](crate::Cubic9438).
 //!
 //! | `net/ipv4/tcp_cubic.c` | here |
 //! |---|---|
@@ -37,8 +37,8 @@ const MIN_SAMPLES: u32 = 8;
 /// The largest packet the sender hands down (`sk_gso_max_size`).
 const GSO_MAX: u64 = 65_536;
 
-/// How far HyStart lets slow start go. ns-3 (`tcp-cubic.cc`) keeps account of rounds from the first on, lets a train last for
-/// the whole of the smallest delay and delays double: 0, 0, 0 and 1000.
+/// How far HyStart lets slow start go. ns-3 (`tcp-cubic.cc`) keeps account of rounds from the first on, lets a train
+/// last for the whole of the smallest delay and delays double: 0, 0, 0 and 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HyStartLimits {
     /// Packets below which it does not look (`hystart_low_window`): 16.

@@ -1,5 +1,5 @@
-//! DCTCP: the window shrinks by half the share of packets that were marked. Two forms: the kernel's rule, and RFC 8257 as
-//! a sender of its own that goes on growing while it reduces.
+//! DCTCP: the window shrinks by half the share of packets that were marked. Two forms: the kernel's rule, and RFC 8257
+//! as a sender of its own that goes on growing while it reduces.
 //!
 //! | `net/ipv4/tcp_dctcp.c` | here, [`Dctcp`] |
 //! |---|---|

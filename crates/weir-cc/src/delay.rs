@@ -30,7 +30,7 @@ const ROUND_TRIPS: f64 = 1.5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Doubling,
-    /// A loss was seen: the buffer is full, the next interval tells the goodput.
+    /// A loss was seen: the buffer is full, the next interval measures the goodput.
     Full,
     Steady,
 }

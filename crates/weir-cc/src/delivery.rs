@@ -70,8 +70,8 @@ impl Delivery {
         stamp.then = *self;
     }
 
-    /// There is nothing to send though the window is open, with `in_flight` packets under way: what is sent until they are
-    /// delivered says little of the path.
+    /// There is nothing to send though the window is open, with `in_flight` packets under way: what is sent until they
+    /// are delivered says little of the path.
     pub fn limit_by_application(&mut self, in_flight: u64) {
         self.app_limited = (self.delivered + in_flight).max(1);
     }
@@ -87,7 +87,7 @@ impl Delivery {
     }
 
     /// The delivery rate, by the packet that was sent last among those just [delivered](Self::deliver); `None` if it
-    /// cannot be told from a burst of acknowledgements, being measured over less than the `shortest` round-trip time.
+    /// was measured over less than the `shortest` round-trip time: it may then be that of a burst of acknowledgements.
     #[inline]
     pub fn sample(&mut self, now: Time, newest: &Stamp, shortest: Duration) -> Option<RateSample> {
         let then = &newest.then;

@@ -30,8 +30,8 @@ impl Episode {
         self.state
     }
 
-    /// What an acknowledgement does to the state; `echo` if a mark that it brings matters. Tells whether a recovery begins with
-    /// it, perhaps where another ends (`tcp_try_undo_recovery`, then `tcp_enter_recovery`).
+    /// What an acknowledgement does to the state; `echo` if a mark that it brings matters. Returns whether a recovery
+    /// begins with it, perhaps where another ends (`tcp_try_undo_recovery`, then `tcp_enter_recovery`).
     pub(crate) fn on_ack(&mut self, ack: &Ack, echo: bool) -> bool {
         self.next = ack.next;
         let over = match self.state {

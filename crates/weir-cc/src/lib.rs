@@ -1,10 +1,11 @@
 //! Congestion controllers without I/O: the transport passes in what it learnt from an acknowledgement, and gets back a
-//! window and a pacing rate. Time and randomness are passed in. One trait fits a TCP-like sender (SACK, RACK, proportional
-//! rate reduction) and a QUIC-like one (RFC 9002), so the same controller runs in the simulator and over a real stack.
+//! window and a pacing rate. Time and randomness are passed in. One trait fits a TCP-like sender (SACK, RACK,
+//! proportional rate reduction) and a QUIC-like one (RFC 9002), so the same controller runs in the simulator and over a
+//! real stack.
 //!
 //! Rules that only say by how much a window grows and shrinks ([`WindowRule`]: Reno, Cubic, DCTCP...) do not care who
-//! carries them; [`Linux`] and [`Rfc9002`] add what the two kinds of transport do around a reduction. Controllers with a
-//! model of the path (BBR, Copa, PCC) implement [`Controller`] themselves.
+//! carries them; [`Linux`] and [`Rfc9002`] add what the two kinds of transport do around a reduction. Controllers with
+//! a model of the path (BBR, Copa, PCC) implement [`Controller`] themselves.
 //!
 //! What a transport needs to keep for its controller besides is here too: [`Delivery`] and [`Rtt`].
 //!
@@ -73,7 +74,7 @@ pub use window::{Signal, Window, WindowRule};
 
 use weir_core::{Duration, Ecn, Random, Rate, Time};
 
-/// What a controller is told when it is made.
+/// What a controller gets when it is made.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Payload bytes of a full packet (TCP's MSS, QUIC's datagram less its own overhead). At least 1.
@@ -96,7 +97,7 @@ pub enum EcnUse {
     /// ECT(0) and one reaction per round trip to an echo that is latched until it is answered (RFC 3168), or to a rise
     /// of QUIC's CE count.
     Classic,
-    /// ECT(0), and the receiver tells every mark (DCTCP's CE state machine, accurate ECN, QUIC's counts).
+    /// ECT(0), and the receiver reports every mark (DCTCP's CE state machine, accurate ECN, QUIC's counts).
     Accurate,
     /// The same with ECT(1) (RFC 9331).
     Scalable,
@@ -121,7 +122,8 @@ pub trait Controller: Send + Sync {
     /// What it is called in scenarios.
     fn name(&self) -> &'static str;
 
-    /// The handshake took `rtt`: the first that is known of the round trip, before anything is sent. Not told if it met a queue.
+    /// The handshake took `rtt`: the first that is known of the round trip, before anything is sent. Not called if the
+    /// handshake met a queue.
     fn on_handshake(&mut self, _rtt: Duration) {}
 
     /// A packet was sent (or sent again).
@@ -142,8 +144,8 @@ pub trait Controller: Send + Sync {
         None
     }
 
-    /// How long a burst of paced packets may last at the rate, if the transport's least number of packets is not longer; `None`
-    /// leaves it to the transport.
+    /// How long a burst of paced packets may last at the rate, if the transport's least number of packets is not
+    /// longer; `None` leaves it to the transport.
     fn burst(&self) -> Option<Duration> {
         None
     }
@@ -153,8 +155,8 @@ pub trait Controller: Send + Sync {
         EcnUse::Off
     }
 
-    /// If it has ignored all marks until now although its packets are ECN-capable, because the path is too long: the longest
-    /// round trip on which it would answer them.
+    /// If it has ignored all marks until now although its packets are ECN-capable, because the path is too long: the
+    /// longest round trip on which it would answer them.
     fn ignores_marks_beyond(&self) -> Option<Duration> {
         None
     }

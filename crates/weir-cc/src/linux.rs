@@ -1,5 +1,5 @@
-//! What the kernel's TCP does around a window rule: the states Open, CWR, Recovery and Loss, one reduction per window of
-//! data, and proportional rate reduction while it lasts. Sources: `net/ipv4/tcp_input.c` (`tcp_fastretrans_alert`,
+//! What the kernel's TCP does around a window rule: the states Open, CWR, Recovery and Loss, one reduction per window
+//! of data, and proportional rate reduction while it lasts. Sources: `net/ipv4/tcp_input.c` (`tcp_fastretrans_alert`,
 //! `tcp_cwnd_reduction`, `tcp_enter_loss`, `tcp_cong_control`), RFC 6937 and RFC 9937 (PRR), RFC 3168 section 6.1.2.
 //!
 //! | kernel | here |
@@ -12,7 +12,7 @@
 //! | no growth while reducing (so DCTCP has no additive increase in a round with marks) | the same |
 //! | growth only for cumulative acknowledgements (`tcp_may_raise_cwnd`), and only if the window bounded what was sent | the same; the transport says what bounded it |
 //! | RTO: threshold reduced unless a reduction is under way, window of one packet, Loss until all that was outstanding has arrived | the same |
-//! | undo of reductions found needless (DSACK, Eifel, F-RTO) | none: virtual paths reorder only if told to |
+//! | undo of reductions found needless (DSACK, Eifel, F-RTO) | none: virtual paths reorder only if configured to |
 //! | `tcp_cwnd_restart` after idling longer than an RTO (`tcp_slow_start_after_idle`, on by default) | the same, in [`Controller::on_sent`] |
 //! | `CA_EVENT_TX_START` | [`WindowRule::resume`] |
 

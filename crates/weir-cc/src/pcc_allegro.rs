@@ -1,5 +1,5 @@
-//! PCC Allegro: tries rates a little higher and lower and goes where the utility of throughput and loss is larger. Dong et al.,
-//! "PCC: Re-architecting Congestion Control for Consistent High Performance", NSDI 2015.
+//! PCC Allegro: tries rates a little higher and lower and goes where the utility of throughput and loss is larger. Dong
+//! et al., "PCC: Re-architecting Congestion Control for Consistent High Performance", NSDI 2015.
 //!
 //! | paper | here |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! PCC Vivace: gradient ascent on a utility of rate, growth of the round trip, and loss. Dong et al., "PCC Vivace: Online-Learning
-//! Congestion Control", NSDI 2018.
+//! PCC Vivace: gradient ascent on a utility of rate, growth of the round trip, and loss. Dong et al., "PCC Vivace:
+//! Online-Learning Congestion Control", NSDI 2018.
 //!
 //! | paper | here |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! TCP Prague: DCTCP for the Internet's L4S service. Its window has a fraction, it goes on growing while it reduces, it paces,
-//! and on round trips below 25 ms it comes to grow no faster than at 25 ms.
+//! TCP Prague: DCTCP for the Internet's L4S service. Its window has a fraction, it goes on growing while it reduces, it
+//! paces, and on round trips below 25 ms it comes to grow no faster than at 25 ms.
 //!
 //! | `tcp_prague.c` 0.6 (L4STeam/linux) | here |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | a loss halves, and stops growth until recovered | the same |
 //! | pacing at 100 % of window per round trip, 200 % in slow start's first half | the same |
 //! | bursts of 2^-12 s at that rate, at least `tcp_min_tso_segs`, 2 (one packet until 2020, and in UDP Prague) | the same; the least number is the transport's |
-//! | 0.7's rate in place of the window when independent of the round trip, 3 % lower and higher in turns | none |
+//! | 0.7's rate in place of the window when independent of the round trip, 3 % lower and higher alternately | none |
 //! | fallback to classic ECN (off by default), Reno without AccECN | none |
 
 use weir_core::{Duration, Rate, Time};
@@ -34,7 +34,8 @@ const MAX_SCALED_US: u64 = 100_000;
 /// How Prague depends on the round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PragueParams {
-    /// Shorter round trips grow as if they were this long: 25 ms; zero for no such rule. (15 ms in the versions of 2020.)
+    /// Shorter round trips grow as if they were this long: 25 ms; zero for no such rule. (15 ms in the versions of
+    /// 2020.)
     pub target: Duration,
     /// Rounds after slow start from which on that holds: 500.
     pub transition: u32,

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The mean window with every `period`th packet lost, on a path that spreads a window of `expected` packets over
-/// half a round trip. (The kernel's Cubic reckons with one jiffy at a time, so bursts would grow faster.)
+/// half a round trip. (The kernel's Cubic measures time in jiffies, so bursts would grow faster.)
 fn with_periodic_losses(controller: &mut dyn Controller, rtt_ms: u64, period: u64, expected: f64) -> f64 {
     let mut path = Path::bottleneck(rtt_ms, 2 * expected as u64 * 1000 / rtt_ms, u64::MAX);
     let mut count = 0;
@@ -57,8 +57,9 @@ fn cubic_is_as_fast_as_reno_on_short_paths() {
     }
 }
 
-/// Losses at a fixed period make Cubic alternate between high and low maxima, which the model does not know. Here a packet
-/// is lost whenever the window reaches `top`, as in front of a full buffer. Returns the share lost and the mean window.
+/// Losses at a fixed period make Cubic alternate between high and low maxima, which the model does not know. Here a
+/// packet is lost whenever the window reaches `top`, as in front of a full buffer. Returns the share lost and the mean
+/// window.
 fn with_losses_at(controller: &mut dyn Controller, rtt_ms: u64, top: u64) -> (f64, f64) {
     let mut path = Path::bottleneck(rtt_ms, 2 * top * 1000 / rtt_ms, u64::MAX);
     let (mut armed, mut losses) = (true, 0);
@@ -78,8 +79,8 @@ fn with_losses_at(controller: &mut dyn Controller, rtt_ms: u64, top: u64) -> (f6
     (5.0 / packets, packets / seconds * rtt_ms as f64 / 1e3)
 }
 
-/// RFC 9438 section 5.1: W = (C (3 + beta) / (4 (1 - beta)))^(1/4) (T / p)^(3/4); the first factor is 1.054 for beta 0.7
-/// (and 1.17 for the older 0.8, as the coupled AQM's paper has it). In whole packets the plateau is
+/// RFC 9438 section 5.1: W = (C (3 + beta) / (4 (1 - beta)))^(1/4) (T / p)^(3/4); the first factor is 1.054 for beta
+/// 0.7 (and 1.17 for the older 0.8, as the coupled AQM's paper has it). In whole packets the plateau is
 /// reached when the curve is within one packet of it, 1.4 s early, so the windows must be large.
 #[test]
 fn cubic_follows_its_own_law_on_long_paths() {
@@ -95,9 +96,9 @@ fn cubic_follows_its_own_law_on_long_paths() {
     }
 }
 
-/// With independent marks neither form has the W = 2/p of the fluid model. Per packet, a reduction by W alpha / 2 (alpha = p)
-/// comes once per window of data and first mark, W + 1/p packets apart. RFC 8257 grows by (1 - p) / W all the while:
-/// x / 2 = (1 - p)(1 + 1 / x) for x = p W.
+/// With independent marks neither form has the W = 2/p of the fluid model. Per packet, a reduction by W alpha / 2
+/// (alpha = p) comes once per window of data and first mark, W + 1/p packets apart. RFC 8257 grows by (1 - p) / W all
+/// the while: x / 2 = (1 - p)(1 + 1 / x) for x = p W.
 #[test]
 fn dctcp_of_rfc_8257_and_prague_are_inverse_to_the_marking_probability() {
     for (p, packets) in [(0.01, 1_000_000), (0.02, 500_000), (0.05, 300_000), (0.1, 300_000)] {
@@ -111,9 +112,9 @@ fn dctcp_of_rfc_8257_and_prague_are_inverse_to_the_marking_probability() {
     }
 }
 
-/// The kernel's form grows only from the end of a reduction to the next mark, 1/p packets: x / 2 = 1 / x, so x = sqrt(2), were
-/// it not for its integers, which lose shares below 1/64 and cuts below one packet. A plain count of acknowledgements with
-/// the same integers must give the same window.
+/// The kernel's form grows only from the end of a reduction to the next mark, 1/p packets: x / 2 = 1 / x, so x =
+/// sqrt(2), were it not for its integers, which lose shares below 1/64 and cuts below one packet. A plain count of
+/// acknowledgements with the same integers must give the same window.
 #[test]
 fn dctcp_of_the_kernel_holds_what_its_integers_give() {
     for p in [0.02, 0.05, 0.1] {

@@ -1,5 +1,5 @@
-//! A path for unit tests: one sender, one queue with a rate and a buffer, one round-trip time, an acknowledgement for every
-//! packet. What becomes of a packet is asked of the test when it arrives.
+//! A path for unit tests: one sender, one queue with a rate and a buffer, one round-trip time, an acknowledgement for
+//! every packet. What becomes of a packet is asked of the test when it arrives.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Rules for a congestion window in packets: what an additive-increase multiplicative-decrease controller is, apart from
-//! what its transport does around a reduction. The kernel's counterpart is `struct tcp_congestion_ops` with
+//! Rules for a congestion window in packets: what an additive-increase multiplicative-decrease controller is, apart
+//! from what its transport does around a reduction. The kernel's counterpart is `struct tcp_congestion_ops` with
 //! `tcp_slow_start()` and `tcp_cong_avoid_ai()` (`net/ipv4/tcp_cong.c`), in the same integers.
 
 use crate::{Ack, EcnUse};

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{Duration, Packet, Time};
 
-/// Which queue of a discipline an event speaks of. A single queue is 0; CRQ's are its `QueueChoice`: standard 0,
+/// Which queue of a discipline an event is about. A single queue is 0; CRQ's are its `QueueChoice`: standard 0,
 /// responsive 1, ECN-responsive 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct QueueId(pub u8);
@@ -55,7 +55,7 @@ pub enum EventKind {
     /// It will go no further. The world frees its bytes.
     Drop(DropReason),
     /// The queue marked it CE. Comes after the packet's `Enqueue` and before its `Dequeue`, also where marking is on
-    /// arrival. As in the kernel's counters, a packet that came with CE can be marked too: its `ecn_in` tells.
+    /// arrival. As in the kernel's counters, a packet that came with CE can be marked too: its `ecn_in` shows that.
     Mark(MarkReason),
 }
 

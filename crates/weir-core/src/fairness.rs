@@ -1,7 +1,7 @@
 //! How equally flows share.
 
-/// Jain's fairness index (Jain, Chiu and Hawe, 1984) of amounts that are not negative: 1 if all are equal, 1/n if one has
-/// all. `None` for fewer than two, and where nobody has anything.
+/// Jain's fairness index (Jain, Chiu and Hawe, 1984) of amounts that are not negative: 1 if all are equal, 1/n if one
+/// has all. `None` for fewer than two, and where nobody has anything.
 pub fn jain(amounts: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (mut count, mut sum, mut squares) = (0_u32, 0.0, 0.0);
     for amount in amounts {

@@ -11,8 +11,8 @@ pub const ETHERNET_MTU: u32 = 1500;
 /// Wire bytes of a full packet on Ethernet: 1514.
 pub const FULL_PACKET: u32 = full_packet(ETHERNET_MTU);
 
-/// Wire bytes of a full packet on a link with this MTU, in bytes: with an Ethernet header, without preamble, checksum and
-/// gap, as the kernel's `psched_mtu` counts (include/net/pkt_sched.h).
+/// Wire bytes of a full packet on a link with this MTU, in bytes: with an Ethernet header, without preamble, checksum
+/// and gap, as the kernel's `psched_mtu` counts (include/net/pkt_sched.h).
 pub const fn full_packet(mtu: u32) -> u32 {
     mtu.saturating_add(ETHERNET_HEADER)
 }
@@ -84,7 +84,8 @@ pub struct Packet {
     /// What the edge of the network says it is worth (Per Packet Value), for core-stateless AQMs: 1 to 65535, the more
     /// the later it is marked or dropped; 0 if it was not valued. 16 bits, as such values travel in headers.
     pub value: u16,
-    /// Its source and destination hosts, for disciplines that share by host. Dense small numbers, 0 if not told apart.
+    /// Its source and destination hosts, for disciplines that share by host. Dense small numbers, 0 if not
+    /// distinguished.
     pub hosts: [u16; 2],
     /// When it arrived at the queue.
     pub arrived: Time,
@@ -92,7 +93,7 @@ pub struct Packet {
 
 impl Packet {
     /// A one-segment packet of `wire_bytes` that arrives at `arrived`, Not-ECT, in the standard queue, without a
-    /// value and with its hosts not told apart.
+    /// value and with its hosts not distinguished.
     pub fn new(id: u64, flow: FlowId, wire_bytes: u32, arrived: Time) -> Self {
         Self {
             id,

@@ -1,4 +1,5 @@
-//! Prints what is known of the bottlenecks of this host, or of one interface, as JSON: `cargo run --example model -- eth0`.
+//! Prints what is known of the bottlenecks of this host, or of one interface, as JSON:
+//! `cargo run --example model -- eth0`.
 
 use std::process::ExitCode;
 

@@ -38,7 +38,7 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// Which one this kernel offers, as its types tell: asking by trying takes privileges.
+    /// Which one this kernel offers, by its types: to find out by trying takes privileges.
     #[must_use]
     pub fn of_this_kernel() -> Self {
         static KNOWN: OnceLock<Hook> = OnceLock::new();
@@ -101,7 +101,7 @@ impl Place {
 }
 
 /// Attaches a program, or swaps it in one step for the one that is there. Without `wanted` by TCX if the kernel has it;
-/// `redirect` always as a filter. Tells how it is attached.
+/// `redirect` always as a filter. Returns how it is attached.
 ///
 /// # Errors
 /// [`KernelError::NoHook`] where the interface takes neither; otherwise what the kernel said.
@@ -218,9 +218,10 @@ fn detach_filter(place: &Place) -> Result<(), KernelError> {
         .map_err(|error| KernelError::from_libbpf(format!("taking off {}", place.role.name()), &error))
 }
 
-/// Attaches the programs that hear of losses and, where the queue can mark, of marks, in place of those that are there: the
-/// law says by what key a flow is found and what a signal weighs. A link of theirs cannot be pointed to another program. The
-/// new one is there before the old one goes, so that no signal is missed; what happens in between is booked by both.
+/// Attaches the programs that hear of losses and, where the queue can mark, of marks, in place of those that are there:
+/// the law says by what key a flow is found and what a signal weighs. A link of theirs cannot be pointed to another
+/// program. The new one is there before the old one goes, so that no signal is missed; what happens in between is
+/// booked by both.
 ///
 /// # Errors
 /// What the kernel said.
@@ -249,8 +250,8 @@ pub fn detach_signals(directory: &Path) -> Result<(), KernelError> {
     ["lost", "left"].iter().try_for_each(|name| remove(&directory.join(format!("{name}-link"))))
 }
 
-/// Removes every pin of a queue, and so its tracing programs, its TCX links and its maps, and the directory itself. Nothing
-/// happens where it is not there. Filters of clsact are to be taken off before ([`detach`]).
+/// Removes every pin of a queue, and so its tracing programs, its TCX links and its maps, and the directory itself.
+/// Nothing happens where it is not there. Filters of clsact are to be taken off before ([`detach`]).
 ///
 /// # Errors
 /// What the system said.

@@ -1,5 +1,5 @@
-//! What can be found out before anything is changed: privileges, and a rehearsal of the very lines in a network namespace
-//! that exists only for that. Asking the kernel by trying finds what no list of modules tells: a kind that is not built, an
+//! What can be found out before anything is changed: privileges, and a rehearsal of the very lines in a network
+//! namespace that exists only for that. Trying finds what no list of modules shows: a kind that is not built, an
 //! option that this kernel or this `tc` does not know, a qdisc that would not come back as it was.
 
 use std::fs;

@@ -36,12 +36,12 @@ pub struct ProgramConfig {
     pub can_mark: bool,
     /// Whether each ended cycle is written to the ring of events.
     pub events: bool,
-    /// For tests: a packet's time stamp is the time, and signals can be told ([`Programs::test_signal`]).
+    /// For tests: a packet's time stamp is the time, and signals can be booked ([`Programs::test_signal`]).
     ///
     /// [`Programs::test_signal`]: super::Programs::test_signal
     pub test_clock: bool,
-    /// Whether a flow gets its entry with its first packet, as in the user-space bottleneck. Not where others choose the
-    /// keys: whoever sends packets of many flows then fills the table.
+    /// Whether a flow gets its entry with its first packet, as in the user-space bottleneck. Not where others choose
+    /// the keys: whoever sends packets of many flows then fills the table.
     pub admit_at_once: bool,
     /// The secret of the table's hash function; `None` draws one.
     pub seed: Option<[u64; SEED_WORDS]>,
@@ -50,8 +50,8 @@ pub struct ProgramConfig {
 /// Of which layout the settings and the table are. Goes up when either changes.
 const LAYOUT_VERSION: u32 = 5;
 
-/// What the ring of events holds: the records of some 1000 ended cycles, which is one in 10 ms for each of ten flows for a
-/// second. Without listeners there is only the page that the kernel wants.
+/// What the ring of events holds: the records of some 1000 ended cycles, which is one in 10 ms for each of ten flows
+/// for a second. Without listeners there is only the page that the kernel wants.
 const EVENT_BYTES: [u32; 2] = [4096, 1 << 18];
 
 impl ProgramConfig {

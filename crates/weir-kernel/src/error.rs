@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
-    /// The running kernel tells nothing about its own types.
+    /// The running kernel has no information about its own types.
     #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF=y")]
     NoBtf,
     /// The process may not use eBPF.
@@ -89,7 +89,7 @@ pub enum KernelError {
 }
 
 impl KernelError {
-    /// An error of the system, told apart by its number where that says what to change.
+    /// An error of the system; its number decides the variant where it says what to change.
     pub(super) fn from_io(doing: impl Into<String>, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { doing: doing.into() },

@@ -1,4 +1,4 @@
-//! The filters at the ingress of an interface, as the kernel tells of them. They see a packet by ascending priority,
+//! The filters at the ingress of an interface, as the kernel reports them. They see a packet by ascending priority,
 //! behind all TCX programs; the first that matches and does not say `continue` ends it (net/sched/cls_api.c,
 //! `__tcf_classify`).
 
@@ -39,7 +39,8 @@ const ACTIONS: [(&str, u16); 9] = [
     ("flow", 9),
     ("cgroup", 1),
 ];
-/// The part of a u32 filter's handle that tells it from others of its hash table. Tables themselves have zero there.
+/// The part of a u32 filter's handle that distinguishes it from others of its hash table. Tables themselves have zero
+/// there.
 pub(super) const U32_NODE: u32 = 0xfff;
 
 /// A filter.

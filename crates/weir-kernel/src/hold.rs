@@ -11,8 +11,8 @@ use super::error::KernelError;
 use super::program::{Programs, Role};
 use super::sys;
 
-/// Programs at their hooks. They go when this goes; filters of clsact, which a kernel before 6.6 gets instead of links, go
-/// with their interfaces.
+/// Programs at their hooks. They go when this goes; filters of clsact, which a kernel before 6.6 gets instead of links,
+/// go with their interfaces.
 #[derive(Debug)]
 #[must_use = "the programs are gone as soon as this is dropped"]
 pub struct Held {
@@ -22,8 +22,8 @@ pub struct Held {
 }
 
 impl Programs {
-    /// Attaches the traffic programs at `places`, in the network namespace of the calling thread, and the tracing programs
-    /// that the settings ask for.
+    /// Attaches the traffic programs at `places`, in the network namespace of the calling thread, and the tracing
+    /// programs that the settings ask for.
     ///
     /// # Errors
     /// [`KernelError::NoHook`] where an interface takes neither; otherwise what the kernel said.

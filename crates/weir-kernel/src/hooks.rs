@@ -273,7 +273,8 @@ fn detach_now(link: &Path) {
     }
 }
 
-/// Whether the program whose link is pinned there has lost its interface. `false` where nothing is pinned, or no TCX link.
+/// Whether the program whose link is pinned there has lost its interface. `false` where nothing is pinned, or no TCX
+/// link.
 pub(super) fn is_off(link: &Path) -> bool {
     if !link.exists() {
         return false;

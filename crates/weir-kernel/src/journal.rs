@@ -1,9 +1,9 @@
-//! What `weir up` changed on an interface and what was there before, in a file that outlives it: with it `weir down` puts
-//! everything back, also after a kill in the middle.
+//! What `weir up` changed on an interface and what was there before, in a file that outlives it: with it `weir down`
+//! puts everything back, also after a kill in the middle.
 //!
-//! One file per interface, `/run/weir/crq-NAMESPACE-IFINDEX.json`: a tmpfs, so that journals do not outlive the interfaces
-//! that they speak of. Namespaces and interfaces are told apart by what the kernel never uses twice since it booted (the
-//! namespace's cookie), because inode numbers and indices come again.
+//! One file per interface, `/run/weir/crq-NAMESPACE-IFINDEX.json`: a tmpfs, so that journals do not outlive the
+//! interfaces that they describe. Namespaces and interfaces are identified by what the kernel never uses twice since it
+//! booted (the namespace's cookie), because inode numbers and indices are reused.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -108,8 +108,8 @@ fn if_known<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Setup>, D::Erro
     Ok(value.and_then(|value| serde_json::from_value(renamed(value)).ok()))
 }
 
-/// Journals may say `split borrow` and `share 30/70`, which are `split shared` and `sharing 30:70`: so what another version of
-/// Weir set up can be reloaded. Queues may be tables, which are read as such.
+/// Journals may say `split borrow` and `share 30/70`, which are `split shared` and `sharing 30:70`: so what another
+/// version of Weir set up can be reloaded. Queues may be tables, which are read as such.
 fn renamed(mut setup: serde_json::Value) -> serde_json::Value {
     let mut rename = |at: &str| {
         let Some(table) = setup.pointer_mut(at).and_then(serde_json::Value::as_object_mut) else { return };
@@ -208,7 +208,7 @@ impl Journal {
         for path in entries.flatten().map(|entry| entry.path()) {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if name.starts_with("crq-") && name.ends_with(".json") {
-                // One that cannot be read is told of when its own interface is asked for.
+                // One that cannot be read is reported when its own interface is asked for.
                 journals.extend(Self::read_file(&path).unwrap_or_default());
             }
         }
@@ -225,7 +225,7 @@ pub fn rewritten_journal(text: &[u8]) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec_pretty(&Journal::from_json(text)?)?)
 }
 
-#[allow(clippy::disallowed_methods, reason = "when something was set up is told by the clock")]
+#[allow(clippy::disallowed_methods, reason = "the clock says when something was set up")]
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,7 +1,8 @@
 //! The queues under HTB: which kinds may stand there, and what is to be known of each.
 //!
-//! A queue is written as in scenarios, `codel ecn target 5ms limit 1000p`: the kernel's kinds are a subset of weir-qdisc's,
-//! and the words and defaults are those of its configuration. What `tc` is given for them is in `leaf/words.rs`.
+//! A queue is written as in scenarios, `codel ecn target 5ms limit 1000p`: the kernel's kinds are a subset of
+//! weir-qdisc's, and the words and defaults are those of its configuration. What `tc` is given for them is in
+//! `leaf/words.rs`.
 
 mod words;
 
@@ -50,8 +51,9 @@ struct Row {
     in_order: bool,
     /// Its AQM refuses packets on arrival, so that a refusal need not mean that it is full.
     early: bool,
-    /// It keeps the MTU that the interface had when it was made (`codel_init`, `fq_codel_init`, `fq_init`, `fq_pie_init`).
-    /// The others count no MTU, or read it for each packet (`pie_drop_early`); CAKE's counts for its own shaper alone.
+    /// It keeps the MTU that the interface had when it was made (`codel_init`, `fq_codel_init`, `fq_init`,
+    /// `fq_pie_init`). The others count no MTU, or read it for each packet (`pie_drop_early`); CAKE's counts for its
+    /// own shaper alone.
     keeps_mtu: bool,
     /// Its options can be changed one by one; RED and CAKE compute theirs together at the start.
     changes: bool,
@@ -109,8 +111,8 @@ impl LeafKind {
         (!matches!(self, Self::Pfifo | Self::Bfifo)).then(|| format!("sch_{}", self.name()))
     }
 
-    /// Words that `tc` takes for it, the kind first, as on a link of 10 Mbit/s with what is set by default: to find out if
-    /// a kernel has it.
+    /// Words that `tc` takes for it, the kind first, as on a link of 10 Mbit/s with what is set by default: to find out
+    /// if a kernel has it.
     #[must_use]
     pub fn trial(self) -> String {
         let needed = if self == Self::Cake { " unlimited" } else { "" };
@@ -213,8 +215,8 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Whether `tc qdisc change` leads from this queue to `next`, so that what is queued stays: the kernel keeps an option
-    /// that a change does not name, and takes no other number of flow queues.
+    /// Whether `tc qdisc change` leads from this queue to `next`, so that what is queued stays: the kernel keeps an
+    /// option that a change does not name, and takes no other number of flow queues.
     pub(super) fn changes_to(self, next: Self) -> bool {
         let thresholds = |config: &QdiscConfig| match config {
             QdiscConfig::Codel(keys) => keys.ce_threshold.is_some(),

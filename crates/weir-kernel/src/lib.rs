@@ -1,8 +1,8 @@
 //! Congestion-responsive queuing in the kernel: eBPF programs classify the packets of a live interface, HTB and the
 //! kernel's own queue disciplines queue them.
 //!
-//! The programs of `bpf/crq.bpf.c` run the responsiveness law of weir-law on every packet before it is queued and choose
-//! one of two HTB classes for it; tracing programs book the packets that the queue disciplines drop or mark.
+//! The programs of `bpf/crq.bpf.c` run the responsiveness law of weir-law on every packet before it is queued and
+//! choose one of two HTB classes for it; tracing programs book the packets that the queue disciplines drop or mark.
 
 mod ahead;
 pub mod attach;

@@ -1,9 +1,10 @@
 //! Whether what is pinned in /sys/fs/bpf outlives the command.
 //!
 //! Each `mount -t bpf` makes a file system of its own, which ends, with all that is pinned there, with the last mount
-//! namespace that has it. `ip netns exec` makes such a namespace for its command: it unshares and mounts a new /sys, which
-//! it names like the network namespace and which has no bpffs (iproute2 lib/namespace.c, `netns_switch`). Containers and
-//! the sandboxes of services have namespaces of their own too, and theirs last, or have the bpffs of all others.
+//! namespace that has it. `ip netns exec` makes such a namespace for its command: it unshares and mounts a new /sys,
+//! which it names like the network namespace and which has no bpffs (iproute2 lib/namespace.c, `netns_switch`).
+//! Containers and the sandboxes of services have namespaces of their own too, and theirs last, or have the bpffs of all
+//! others.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -21,7 +22,7 @@ const NAMES: &str = "/run/netns";
 /// How long a pin lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pins {
-    /// As long as the system, the container, or who can look into it; or nothing can be told of it.
+    /// As long as the system, the container, or whoever can look into it; or nothing is known about it.
     Last,
     /// As long as some processes that are not the system's first.
     LastWithOthers,
@@ -183,7 +184,8 @@ pub(super) fn warning() -> Option<String> {
     })
 }
 
-/// The network namespace for which these mounts were made, if they are those of `ip netns exec`, where no pins are seen.
+/// The network namespace for which these mounts were made, if they are those of `ip netns exec`, where no pins are
+/// seen.
 pub(super) fn hide_pins() -> Option<String> {
     match pins() {
         Pins::EndWithExec(name) => Some(name),

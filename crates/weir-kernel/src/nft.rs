@@ -47,7 +47,7 @@ impl fmt::Display for Hooked {
     }
 }
 
-/// The chains that see what `device` receives. None where the kernel has no nftables or does not tell.
+/// The chains that see what `device` receives. None where the kernel has no nftables or does not report them.
 pub(super) fn chains(device: &str) -> Vec<Hooked> {
     read(GET_CHAIN, CHAIN, device).unwrap_or_default()
 }

@@ -1,8 +1,9 @@
 //! From what is there to what is wanted: the ordered steps. Nothing is changed here.
 //!
-//! Plans start from what is found on the machine, not from where a command thinks it was: the same code sets up, changes,
-//! mends what a killed command left, and takes down. The order keeps traffic flowing: a tree is complete before packets
-//! are classified into it, packets are redirected last and released first, and a root is replaced in one step.
+//! Plans start from what is found on the machine, not from where a command thinks it was: the same code sets up,
+//! changes, mends what a killed command left, and takes down. The order keeps traffic flowing: a tree is complete
+//! before packets are classified into it, packets are redirected last and released first, and a root is replaced in one
+//! step.
 
 use std::io;
 
@@ -84,7 +85,7 @@ impl Seen {
         tree::is_ours(self.qdiscs.root())
     }
 
-    /// What is wanted, reckoned by the interface's MTU.
+    /// What is wanted, computed for the interface's MTU.
     pub(super) fn fitted(&self, setup: &Setup) -> Result<Setup, SetupError> {
         let mtu = self.link.as_ref().map_or(setup.mtu, |link| link.mtu);
         setup.clone().with_mtu(mtu)
@@ -341,8 +342,8 @@ impl Seen {
     /// The steps to what was there before; none if nothing of ours is there.
     pub(super) fn steps_back(&self) -> Vec<Step> {
         let before = self.journal.as_ref().map(|journal| journal.before.clone());
-        // Without a journal what was there is not known: the kernel's own then. A clsact that has our filters has been made for
-        // them.
+        // Without a journal what was there is not known: the kernel's own then. A clsact that has our filters has been
+        // made for them.
         let ours =
             [Direction::Ingress, Direction::Egress].map(|direction| self.hooks(direction).uses_clsact());
         let known = before.unwrap_or(Before {

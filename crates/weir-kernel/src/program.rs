@@ -1,8 +1,9 @@
 //! Loads the eBPF programs with their settings, and the maps that they share: new ones, or those that an earlier load
 //! pinned.
 //!
-//! Two objects: `bpf/crq.bpf.c` sees packets at the traffic hooks, `bpf/crq_signals.bpf.c` hears of what the queues drop and
-//! mark. Settings are constants to the verifier, so other settings are other programs; the flow table outlives them.
+//! Two objects: `bpf/crq.bpf.c` sees packets at the traffic hooks, `bpf/crq_signals.bpf.c` hears of what the queues
+//! drop and mark. Settings are constants to the verifier, so other settings are other programs; the flow table outlives
+//! them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -91,8 +92,8 @@ impl Programs {
         Self::build(config, config.table(seed)?, None)
     }
 
-    /// Loads the programs with settings `config` on the maps that were pinned in `directory`: flows, verdicts and counters
-    /// stay. The table's size and seed are those of the pinned table, whatever `config` says.
+    /// Loads the programs with settings `config` on the maps that were pinned in `directory`: flows, verdicts and
+    /// counters stay. The table's size and seed are those of the pinned table, whatever `config` says.
     ///
     /// # Errors
     /// [`KernelError::NotPinned`] where nothing is there, [`KernelError::OtherLayout`] where another version of Weir
@@ -165,8 +166,8 @@ impl Programs {
         self.table.capacity()
     }
 
-    /// Pins the maps and settings in `directory`, which is made if need be. What is pinned there already stays, only the
-    /// settings are replaced.
+    /// Pins the maps and settings in `directory`, which is made if need be. What is pinned there already stays, only
+    /// the settings are replaced.
     ///
     /// # Errors
     /// What the system said; bpffs has to be mounted there.

@@ -1,5 +1,6 @@
-//! What is on an interface: the link itself, its qdiscs, and whether others use its `clsact`. A classless qdisc is kept as
-//! the kernel gave it, byte for byte, and put back so; `tc` prints no line from which every option could be set again.
+//! What is on an interface: the link itself, its qdiscs, and whether others use its `clsact`. A classless qdisc is kept
+//! as the kernel gave it, byte for byte, and put back so; `tc` prints no line from which every option could be set
+//! again.
 
 use std::io;
 
@@ -63,7 +64,7 @@ const RESTORABLE: &[&str] = &[
     "noqueue",
 ];
 
-/// A qdisc as the kernel tells of it.
+/// A qdisc as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Qdisc {
     /// Its kind.
@@ -191,8 +192,9 @@ pub(super) fn restore_root(index: u32, qdisc: &Qdisc) -> io::Result<()> {
     Netlink::open()?.ask(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, &message).map(drop)
 }
 
-/// Options as they have to be set to be told as they were told. CoDel keeps times in units of 1024 ns and rounds down both
-/// when it is told microseconds and when it tells them (include/net/codel.h), so that its own words make it shorter.
+/// Options as they have to be set so that the kernel reports them as it did. CoDel keeps times in units of 1024 ns and
+/// rounds down both when it is given microseconds and when it reports them (include/net/codel.h): set to what it
+/// reports, its times get shorter.
 fn settable(kind: &str, options: &[u8]) -> Vec<u8> {
     let times: &[u16] = match kind {
         "codel" => &TCA_CODEL_TIMES,
@@ -209,7 +211,7 @@ fn settable(kind: &str, options: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The fewest microseconds that CoDel keeps as what it tells as `told`.
+/// The fewest microseconds that CoDel, once set to them, reports as `told`.
 fn settable_time(told: u32) -> u32 {
     let ticks = (u64::from(told) * 1000).div_ceil(1024);
     u32::try_from((ticks * 1024).div_ceil(1000)).unwrap_or(told)
@@ -244,7 +246,7 @@ pub(super) struct LinkState {
     pub(super) gro_max: u32,
 }
 
-/// What GSO and GRO make at most where the kernel does not tell (GSO_LEGACY_MAX_SIZE).
+/// What GSO and GRO make at most where the kernel does not report it (GSO_LEGACY_MAX_SIZE).
 const LEGACY_MAX: u32 = 65_536;
 
 /// All interfaces of the namespace of the calling thread.

@@ -1,11 +1,11 @@
 //! Which of the kernel's drop reasons are a queue discipline's doing, by name.
 //!
-//! The numbers move between versions, the names hardly: they are looked up in the running kernel's own type information.
-//! What counts as a loss that the queue gave:
+//! The numbers move between versions, the names hardly: they are looked up in the running kernel's own type
+//! information. What counts as a loss that the queue gave:
 //!
 //! | names | since | who says so |
 //! |---|---|---|
-//! | `SKB_DROP_REASON_QDISC_*` | 5.17 | `qdisc_drop` of any discipline; 6.14 tells limits from AQM; `QDISC_BURST_DROP` of 7.0 is the queue in front of the lock |
+//! | `SKB_DROP_REASON_QDISC_*` | 5.17 | `qdisc_drop` of any discipline; 6.14 distinguishes limits from AQM; `QDISC_BURST_DROP` of 7.0 is the queue in front of the lock |
 //! | `SKB_DROP_REASON_CAKE_FLOOD`, `FQ_BAND_LIMIT`, `FQ_HORIZON_LIMIT`, `FQ_FLOW_LIMIT` | 6.14 | CAKE, FQ |
 //! | `SKB_DROP_REASON_DUALPI2_STEP_DROP` | 6.17 | DualPI2 |
 //! | `QDISC_DROP_*` of `enum qdisc_drop_reason` | 7.1 | all disciplines, as a subsystem of their own (`include/net/dropreason-qdisc.h`) |
@@ -13,8 +13,9 @@
 //!
 //! The last is no reason at all: everything that frees without one has it. It counts only where struct Qdisc has no
 //! `to_free`, the list that came with reasons for drops on dequeue, and then, as all reasons, only for packets of the
-//! queue's device whose priority is a class of Weir's. On such kernels packets that are thrown away with their queue (when
-//! it is deleted or the interface goes down) are counted as well; `down` takes the programs off before it deletes queues.
+//! queue's device whose priority is a class of Weir's. On such kernels packets that are thrown away with their queue
+//! (when it is deleted or the interface goes down) are counted as well; `down` takes the programs off before it deletes
+//! queues.
 
 use std::ffi::OsStr;
 

@@ -1,5 +1,5 @@
-//! What is wanted of one interface: rate, direction, the two queues, how the link is divided, and the law. It comes from
-//! words, flags or a TOML file ([`Keys`]) and is complete and checked as [`Setup`].
+//! What is wanted of one interface: rate, direction, the two queues, how the link is divided, and the law. It comes
+//! from words, flags or a TOML file ([`Keys`]) and is complete and checked as [`Setup`].
 
 mod direction;
 mod error;
@@ -22,11 +22,11 @@ pub use error::SetupError;
 pub const DEFAULT_FLOWS: u32 = 65_536;
 /// Round-trip time by which limits in BDP are computed unless another is given.
 pub const DEFAULT_RTT: Duration = Duration::from_millis(100);
-/// Unless said otherwise a queue may use what the other leaves. Not the paper's choice, nor that of scenarios: with hard
-/// shares a lone flow has half of the link.
+/// Unless said otherwise a queue may use what the other leaves. Not the paper's choice, nor that of scenarios: with
+/// hard shares a lone flow has half of the link.
 pub const DEFAULT_SPLIT: SplitKind = SplitKind::Shared;
-/// Both queues unless others are given: the paper's first combination is drop-tail and CoDel; on a live link CoDel in both
-/// keeps delay low in both.
+/// Both queues unless others are given: the paper's first combination is drop-tail and CoDel; on a live link CoDel in
+/// both keeps delay low in both.
 const DEFAULT_QUEUE: &str = "codel";
 /// The least MTU of a link that carries IPv4, in bytes (RFC 791).
 const LEAST_MTU: u32 = 68;
@@ -185,7 +185,7 @@ impl Setup {
         }
     }
 
-    /// Whether all is reckoned by the MTU that the interface has.
+    /// Whether all is computed for this MTU, which the interface has.
     pub(super) fn is_for_mtu(&self, mtu: u32) -> bool {
         self.mtu == mtu.min(LARGEST_MTU)
     }

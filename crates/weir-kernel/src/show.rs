@@ -35,8 +35,8 @@ pub struct Instance {
     pub queue_index: Option<u32>,
     /// Whether `up` and `down` came to their ends.
     pub phase: Phase,
-    /// When `up` came to its end, in seconds since 1970, whatever was changed in place since; where a command did not come
-    /// to its end, when that began.
+    /// When `up` came to its end, in seconds since 1970, whatever was changed in place since; where a command did not
+    /// come to its end, when that began.
     pub since: u64,
     /// What was set up; where `up` did not come to its end, what it was on the way to.
     pub setup: Setup,
@@ -92,7 +92,7 @@ pub fn instances() -> Result<Vec<Instance>, UpError> {
     Ok(instances)
 }
 
-/// A shaped direction of an interface that no journal tells of: what looks like Weir's by its handle and kind.
+/// A shaped direction of an interface that no journal mentions: what looks like Weir's by its handle and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The interface, or the IFB device where the interface that it belonged to is gone.
@@ -294,7 +294,7 @@ fn faults(instance: &Instance, seen: &Seen, qdiscs: &Qdiscs) -> Vec<Fault> {
         };
         faults.extend(fault(what, &makes_room));
     }
-    // Who may not look into bpffs cannot tell, nor who has another.
+    // Whoever may not look into bpffs, or has another one, cannot know.
     if let Some(name) = mounts::hide_pins() {
         let what = "the programs cannot be seen through the mounts that `ip netns exec` makes".to_owned();
         faults.extend(fault(what, &format!("nsenter --net=/run/netns/{name} weir show")));

@@ -1,7 +1,8 @@
 //! What the programs know at this moment, read from their pinned maps without disturbing them.
 //!
 //! A bucket's version is odd while a program writes to it. A bucket is taken as read when its version was even and the
-//! same before and after; otherwise it is read again, and in the end as it is: no count is off by more than the packet at hand.
+//! same before and after; otherwise it is read again, and in the end as it is: no count is off by more than the packet
+//! at hand.
 
 use std::path::{Path, PathBuf};
 
@@ -32,8 +33,8 @@ impl Snapshot {
     /// Opens the maps that are pinned in `directory`.
     ///
     /// # Errors
-    /// [`KernelError::NotPinned`] where nothing is there, [`KernelError::OtherLayout`] where another version of Weir pinned
-    /// it.
+    /// [`KernelError::NotPinned`] where nothing is there, [`KernelError::OtherLayout`] where another version of Weir
+    /// pinned it.
     pub fn open(directory: &Path) -> Result<Self, KernelError> {
         let settings = program::read_settings(directory)?;
         let pinned = |name: &str| {

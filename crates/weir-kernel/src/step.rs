@@ -22,8 +22,8 @@ use super::setup::Setup;
 /// Where the kernel keeps pinned eBPF objects.
 pub const BPFFS: &str = "/sys/fs/bpf";
 
-/// For tests: the process kills itself (SIGKILL) at this point. Point 2n is before step n, 2n + 1 behind it, counted from
-/// zero.
+/// For tests: the process kills itself (SIGKILL) at this point. Point 2n is before step n, 2n + 1 behind it, counted
+/// from zero.
 const KILL_AT: &str = "WEIR_KILL_AT";
 
 /// A step and what it is for.
@@ -71,7 +71,7 @@ pub enum StepError {
     Iproute(#[from] BatchError),
     /// The kernel did not take a qdisc back.
     #[error(
-        "{device}: its former qdisc {kind} cannot be put back: {source}; `tc qdisc show dev {device}` tells what is there"
+        "{device}: its former qdisc {kind} cannot be put back: {source}; `tc qdisc show dev {device}` shows what is there"
     )]
     Restore {
         /// The interface.
@@ -202,7 +202,8 @@ impl<'a> Runner<'a> {
         Self { on_step, point: 0, kill_at, loaded: Loaded::default() }
     }
 
-    /// Loads all programs that the steps will need, before any of them. A process that is to be killed needs them until then.
+    /// Loads all programs that the steps will need, before any of them. A process that is to be killed needs them until
+    /// then.
     pub(super) fn prepare(&mut self, steps: &[Step]) -> Result<(), KernelError> {
         let reached = self.kill_at.map_or(steps.len(), |at| (at as usize).div_ceil(2).min(steps.len()));
         for step in &steps[..reached] {

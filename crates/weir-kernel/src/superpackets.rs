@@ -1,6 +1,6 @@
-//! Queues too small for super-packets: with GSO a local sender hands over up to 64 kB as one packet, and so does GRO with
-//! what is forwarded or was received. A queue that counts bytes takes such a packet whole or drops it whole. Where not two
-//! fit, a TCP flow loses all that it has under way again and again.
+//! Queues too small for super-packets: with GSO a local sender hands over up to 64 kB as one packet, and so does GRO
+//! with what is forwarded or was received. A queue that counts bytes takes such a packet whole or drops it whole. Where
+//! not two fit, a TCP flow loses all that it has under way again and again.
 
 use super::leaf::Leaf;
 use super::setup::{Direction, Setup};
@@ -11,8 +11,8 @@ const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GGSO: u32 = 0x23;
 const ETHTOOL_GGRO: u32 = 0x2b;
 
-/// Bytes of the largest packet that `name` may bring to a queue of this direction, if it brings more than frames: `largest`
-/// unless the features that make super-packets are off.
+/// Bytes of the largest packet that `name` may bring to a queue of this direction, if it brings more than frames:
+/// `largest` unless the features that make super-packets are off.
 pub(super) fn largest(name: &str, largest: u32, direction: Direction) -> Option<u32> {
     let features: &[u32] = match direction {
         Direction::Egress => &[ETHTOOL_GGSO, ETHTOOL_GTSO],

@@ -1,4 +1,5 @@
-//! The calls of libbpf that libbpf-rs has no safe face for: TCX and tracing links by descriptor, pins, a program's numbers.
+//! The calls of libbpf that libbpf-rs has no safe face for: TCX and tracing links by descriptor, pins, a program's
+//! numbers.
 
 use std::ffi::CString;
 use std::io;
@@ -86,8 +87,8 @@ pub(super) fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resul
         .map(|_| ())
 }
 
-/// Takes a link off what it is attached to, at once: when its last holder goes, the kernel does so a while later. Tracing
-/// links cannot.
+/// Takes a link off what it is attached to, at once: when its last holder goes, the kernel does so a while later.
+/// Tracing links cannot.
 pub(super) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the descriptor is open.
     check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }).map(drop)

@@ -57,8 +57,8 @@ impl Programs {
         run(self.traffic(), role.name(), packet, repeat)
     }
 
-    /// Books one signal on a packet, as if a queue had dropped (or with `mark` marked) it. The programs have to be loaded with
-    /// `test_clock`.
+    /// Books one signal on a packet, as if a queue had dropped (or with `mark` marked) it. The programs have to be
+    /// loaded with `test_clock`.
     ///
     /// # Errors
     /// As [`test_run`](Self::test_run).

@@ -1,5 +1,6 @@
-//! The tree of one direction in `tc`'s words: HTB as the root, one class that is the link, under it a class with a queue
-//! for responsive flows and one for all else. `weir up`, world `kernel` and the router of the benchmarks all have this tree.
+//! The tree of one direction in `tc`'s words: HTB as the root, one class that is the link, under it a class with a
+//! queue for responsive flows and one for all else. `weir up`, world `kernel` and the router of the benchmarks all have
+//! this tree.
 //!
 //! ```text
 //! 57e1: htb default 2
@@ -48,8 +49,8 @@ fn burst(rate: Rate, full_packet: u64) -> u64 {
 }
 
 /// Bytes of a turn of the standard and of the responsive class: in proportion to their shares, the smaller at least a
-/// full packet, neither so much that HTB warns. (A class with a turn of less sends a packet in each turn all the same, and
-/// is never charged for the rest.)
+/// full packet, neither so much that HTB warns. (A class with a turn of less sends a packet in each turn all the same,
+/// and is never charged for the rest.)
 fn quanta([standard, responsive]: [Rate; 2], full_packet: u64) -> [u64; 2] {
     let (s, r) = (standard.bits_per_sec().max(1), responsive.bits_per_sec().max(1));
     let (less, more) = (s.min(r), s.max(r));
@@ -88,16 +89,16 @@ pub struct Shape<'a> {
     pub mtu: u32,
     /// Bytes that the link adds to every packet, beyond what the interface counts.
     pub overhead: u32,
-    /// Wire bytes that the link may send at once above its rate; of no class may be more. `None` for a millisecond and at
-    /// least two full packets.
+    /// Wire bytes that the link may send at once above its rate; of no class may be more. `None` for a millisecond and
+    /// at least two full packets.
     pub burst: Option<Bytes>,
     /// The queues.
     pub branches: Branches<'a>,
 }
 
 impl<'a> Shape<'a> {
-    /// Two queues, the standard and the responsive one, on an Ethernet without overhead, with [`DEFAULT_RTT`] and the usual
-    /// bursts.
+    /// Two queues, the standard and the responsive one, on an Ethernet without overhead, with [`DEFAULT_RTT`] and the
+    /// usual bursts.
     #[must_use]
     pub const fn two(rate: Rate, queues: [Queue<'a>; 2], sharing: Sharing, split: SplitKind) -> Self {
         Self {

@@ -38,7 +38,7 @@ pub fn plan(setup: &Setup) -> Result<Up, UpError> {
     Ok(Up { steps, warnings: warnings(&seen, setup) })
 }
 
-/// Puts CRQ on an interface of the calling thread's network namespace, or changes what is there. `on_step` is told
+/// Puts CRQ on an interface of the calling thread's network namespace, or changes what is there. `on_step` gets
 /// each step before it is done; if it answers `Break`, what was done is undone.
 ///
 /// # Errors
@@ -93,7 +93,7 @@ fn examine(seen: &Seen, setup: &Setup) -> Result<Vec<Step>, UpError> {
     if receives && link.is_some_and(|link| !link.ethernet && !link.ip) {
         return Err(UpError::NoHeader { device: setup.device.clone() });
     }
-    // Who came later is told of, but does not keep what is up from being changed.
+    // What others set up later is reported, but does not keep what is up from being changed.
     let stands = seen.standing().is_some_and(|setup| setup.direction.each().contains(&Direction::Ingress));
     if receives && !stands {
         seen.others().and_then(|others| others.refusal()).map_or(Ok(()), Err)?;

@@ -79,8 +79,8 @@ fn is_word(word: &str) -> bool {
     word == FORMER || FLAGS.contains(&word) || WORDS.iter().any(|(known, _)| *known == word)
 }
 
-/// How many of the words behind `standard` or `responsive` are the queue's: one if they were quoted, otherwise all of its
-/// kind, and with them an unknown word, which is best answered by the kind.
+/// How many of the words behind `standard` or `responsive` are the queue's: one if they were quoted, otherwise all of
+/// its kind, and with them an unknown word, which is best answered by the kind.
 fn queue_length(words: &[&str]) -> usize {
     match words.first() {
         None => 0,

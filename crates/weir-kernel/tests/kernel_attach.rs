@@ -134,7 +134,8 @@ fn a_swap_loses_no_packet() {
     }
 }
 
-/// Received packets cannot be handed to a device that is not there, nor where the kernel lacks the filter or its action.
+/// Received packets cannot be handed to a device that is not there, nor where the kernel lacks the filter or its
+/// action.
 #[test]
 fn a_redirection_that_the_kernel_refuses_says_what_to_do() {
     let Some(world) = World::new() else { return };

@@ -1,6 +1,6 @@
-//! Attacks on the programs as the kernel has loaded them, by the same traffic that weir-law's tests send to the native table:
-//! what outsiders, senders and receivers can do to others and to themselves. Each packet also goes through the native
-//! table, and every byte of both has to be the same.
+//! Attacks on the programs as the kernel has loaded them, by the same traffic that weir-law's tests send to the native
+//! table: what outsiders, senders and receivers can do to others and to themselves. Each packet also goes through the
+//! native table, and every byte of both has to be the same.
 
 #[path = "kernel_attacks/packets.rs"]
 mod packets;
@@ -95,7 +95,7 @@ fn a_million_forged_flows_move_nobody() {
     });
     pair.compare("forged");
     println!("forged forward: round trips until the entry {:?}", told.rounds);
-    // The bounds are those of the native table's test, which tells where they come from.
+    // The bounds are those of the native table's test, which says where they come from.
     assert_eq!(told.rounds.len(), 50);
     assert!(told.rounds[49] <= 10 && told.rounds[40] == 1, "{:?}", told.rounds);
     assert_kept(&pair, &told);

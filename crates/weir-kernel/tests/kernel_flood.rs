@@ -113,7 +113,7 @@ fn flood(to: [u8; 6]) {
     address.sll_ifindex = ifindex as i32;
     for number in 0..FORGED {
         let frame = forged(number, to);
-        // SAFETY: frame and address are readable for the lengths that are told.
+        // SAFETY: frame and address are readable for the lengths that are passed.
         let sent = unsafe {
             libc::sendto(
                 socket.as_raw_fd(),

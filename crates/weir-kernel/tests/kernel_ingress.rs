@@ -100,7 +100,7 @@ fn what_others_drop_stays_dropped() {
     }
 }
 
-/// Chains at the ingress would see nothing any more, so `up` refuses; one that comes later is told of, with what
+/// Chains at the ingress would see nothing any more, so `up` refuses; one that comes later is reported, with what
 /// makes it work.
 #[test]
 fn chains_of_nftables_are_not_bypassed() {
@@ -148,7 +148,7 @@ fn chains_of_nftables_are_not_bypassed() {
         assert_eq!(faults.len(), 1, "{faults:?}");
         assert!(faults[0].what.contains("netdev guard door"), "{faults:?}");
         assert_eq!(faults[0].remedy, "weir reload dev to-s direction egress");
-        // A change of what is up is none of its business, but is told of it.
+        // It does not prevent a change of what is up, but the change warns of it.
         let changed = up(&BOTH.replace("100mbit", "50mbit")).unwrap();
         assert!(changed.warnings.iter().any(|warning| warning.contains("netdev guard door")), "{changed:?}");
         up("to-s rate 100mbit queues bfifo/bfifo flows 64 direction egress").unwrap();

@@ -1,5 +1,5 @@
-//! Packets beyond what a test run takes (3.7 kB), on a live interface: jumbo frames and super-packets, most of whose bytes lie
-//! in other pages. To the byte, the law counts what was sent.
+//! Packets beyond what a test run takes (3.7 kB), on a live interface: jumbo frames and super-packets, most of whose
+//! bytes lie in other pages. To the byte, the law counts what was sent.
 
 #[path = "world/pins.rs"]
 mod pins;
@@ -46,8 +46,8 @@ fn flow(pins: &Pins, transport: Transport) -> LiveFlow {
     flow
 }
 
-/// A QUIC-like exchange in which each datagram is answered, and the spin bit changes with every fourth. `segment` is what a
-/// super-packet is cut into.
+/// A QUIC-like exchange in which each datagram is answered, and the spin bit changes with every fourth. `segment` is
+/// what a super-packet is cut into.
 fn datagrams(world: &World, pins: &Pins, length: usize, segment: Option<u16>) {
     let pieces = segment.map_or(1, |segment| length.div_ceil(usize::from(segment)));
     let client = world.client.enter(|| UdpSocket::bind((CLIENT, 443)).unwrap());

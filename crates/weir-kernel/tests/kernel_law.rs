@@ -1,5 +1,5 @@
-//! The programs in the kernel against the same lines run natively: the same packets at the same times, then every byte of
-//! the table and every counter is the same, and every packet was sent to the same queue.
+//! The programs in the kernel against the same lines run natively: the same packets at the same times, then every byte
+//! of the table and every counter is the same, and every packet was sent to the same queue.
 
 mod pair;
 #[path = "world/pins.rs"]
@@ -344,8 +344,8 @@ fn laws_that_take_over_leave_the_same_tables() {
     assert!(counters.admitted > 20 && counters.loss_packets > 0 && counters.switched > 0, "{counters:?}");
 }
 
-/// One bucket for six hundred flows, and pauses so often that what has an entry is idle by and by: everything that the table
-/// counts happens, but that two processors meet.
+/// One bucket for six hundred flows, and pauses so often that what has an entry is idle by and by: everything that the
+/// table counts happens, but that two processors meet.
 #[test]
 fn a_table_too_small_reaches_every_counter() {
     let paper = Params::preset(Preset::Paper);
@@ -371,7 +371,7 @@ fn a_table_too_small_reaches_every_counter() {
     }
 }
 
-/// The shipped capture, with its drops told as the scenario's queue would: every hundredth packet of a flow.
+/// The shipped capture, with its drops signalled as the scenario's queue would: every hundredth packet of a flow.
 #[test]
 fn the_shipped_capture_leaves_the_same_table() {
     for preset in [Preset::Paper, Preset::Comsys] {

@@ -1,5 +1,5 @@
-//! Limits, bursts and turns on interfaces whose MTU is not Ethernet's, or changes: full packets fit, and what is up says when
-//! it is for another MTU.
+//! Limits, bursts and turns on interfaces whose MTU is not Ethernet's, or changes: full packets fit, and what is up
+//! says when it is for another MTU.
 
 #[path = "world/live.rs"]
 mod live;

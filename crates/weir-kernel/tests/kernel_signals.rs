@@ -270,9 +270,9 @@ fn look(world: &World, device: &'static str, pins: &Pins, witness: &Witness) -> 
 /// Set where the kernel's tracepoints are to be relied on.
 const EXACT: &str = "WEIR_EXACT";
 
-/// What is booked is what the queues count, to the packet. But on some virtual machines the kernel now and then calls no
-/// program at all for some milliseconds: then, and only then, as other programs at the same tracepoint (`announced`) have
-/// missed packets too, a fiftieth may be missing.
+/// What is booked is what the queues count, to the packet. But on some virtual machines the kernel now and then calls
+/// no program at all for some milliseconds: then, and only then, as other programs at the same tracepoint (`announced`)
+/// have missed packets too, a fiftieth may be missing.
 fn assert_equal(booked: u64, counted: u64, announced: bool, name: &str) {
     if announced {
         assert_eq!(booked, counted, "{name}: booked, and counted by the queues");
@@ -319,7 +319,8 @@ fn losses_are_the_queues_drops() {
     }
 }
 
-/// On kernels that have them: what an AQM drops when it is full and what it drops or marks when packets waited too long.
+/// On kernels that have them: what an AQM drops when it is full and what it drops or marks when packets waited too
+/// long.
 #[test]
 fn losses_and_marks_are_the_aqms() {
     for (name, leaf) in [
@@ -361,7 +362,8 @@ fn losses_and_marks_are_the_aqms() {
     }
 }
 
-/// `weir reload` with another law: the programs that book what a queue drops look for its flows where that law keeps them.
+/// `weir reload` with another law: the programs that book what a queue drops look for its flows where that law keeps
+/// them.
 #[test]
 fn losses_find_their_flows_after_the_law_has_changed() {
     let Some(world) = World::new() else { return };
@@ -411,7 +413,8 @@ fn mark_all(ifindex: u32) -> OwnedFd {
     };
     // call bpf_skb_ecn_set_ce; r0 = -1; exit (include/uapi/linux/bpf.h)
     let program = [instruction(0x85, 0, 97), instruction(0xb7, 0, -1), instruction(0x95, 0, 0)];
-    // SAFETY: strings are terminated, the instructions live through the call, no options; then a link on the new program.
+    // SAFETY: strings are terminated, the instructions live through the call, no options; then a link on the new
+    // program.
     unsafe {
         let fd = libbpf_sys::bpf_prog_load(
             libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
@@ -439,10 +442,10 @@ fn mark_all(ifindex: u32) -> OwnedFd {
 /// Segments of a super-packet.
 const SEGMENTS: u32 = 40;
 
-/// IFB stops its queue when it holds more packets than its length, and empties it only after the softirq at hand: a burst
-/// that is handed over in one call finds it stopped. What the driver does not take is queued again in front and leaves a
-/// second time (`dequeue_skb`, `sch_direct_xmit`, `dev_requeue_skb`; net/sched/sch_generic.c). That happens where the queue
-/// disciplines cannot know before they dequeue that the driver has no room:
+/// IFB stops its queue when it holds more packets than its length, and empties it only after the softirq at hand: a
+/// burst that is handed over in one call finds it stopped. What the driver does not take is queued again in front and
+/// leaves a second time (`dequeue_skb`, `sch_direct_xmit`, `dev_requeue_skb`; net/sched/sch_generic.c). That happens
+/// where the queue disciplines cannot know before they dequeue that the driver has no room:
 ///
 /// - `several`: for a device with several queues they do not know for which one the next packet is;
 /// - `super`: one packet became many behind them, since this device takes no super-packets.

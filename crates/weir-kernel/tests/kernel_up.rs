@@ -65,7 +65,7 @@ fn files(folder: &str) -> Vec<String> {
     names
 }
 
-/// Everything that `up` could change, as the kernel and the file system tell it.
+/// Everything that `up` could change, as the kernel and the file system report it.
 fn everything(device: &str) -> String {
     let index = |name: &str| {
         let name = std::ffi::CString::new(name).unwrap();
@@ -92,8 +92,8 @@ fn everything(device: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A filter of clsact, `... forward:[265] direct-action not_in_hw id 265 name forward tag d3bd9f44df375591 jited`, without the
-/// number of its program, which is another when the same program is loaded again.
+/// A filter of clsact, `... forward:[265] direct-action not_in_hw id 265 name forward tag d3bd9f44df375591 jited`,
+/// without the number of its program, which is another when the same program is loaded again.
 fn without_program_number(line: &str) -> String {
     let Some((filter, program)) = line.split_once(" id ") else { return line.to_owned() };
     let Some((number, rest)) = program.split_once(' ') else { return line.to_owned() };

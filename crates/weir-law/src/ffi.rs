@@ -1,5 +1,5 @@
-//! The border to the C of `bpf/packet.h` and `bpf/law.h`, compiled natively by `build.rs`: mirrors of its structures and
-//! safe wrappers. This is the only unsafe code of the crate. A test compares sizes and offsets of both sides.
+//! The border to the C of `bpf/packet.h` and `bpf/law.h`, compiled natively by `build.rs`: mirrors of its structures
+//! and safe wrappers. This is the only unsafe code of the crate. A test compares sizes and offsets of both sides.
 
 #![allow(unsafe_code)]
 

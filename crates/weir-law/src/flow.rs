@@ -13,7 +13,7 @@ use crate::parsed::endpoint;
 /// The identity of a flow. Ends are ordered by address and port, so both directions have one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct FlowKey {
-    /// IP protocol number: 6 TCP, 17 UDP. Where the law was told not to tell them apart, that of the first packet.
+    /// IP protocol number: 6 TCP, 17 UDP. Where the law is set not to distinguish them, that of the first packet.
     pub protocol: u8,
     /// The end with the lower address, or of one address the lower port.
     pub low: SocketAddr,

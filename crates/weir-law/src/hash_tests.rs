@@ -1,5 +1,5 @@
-//! The hash of the live table spreads structured keys as chance would: what `bpf/table.h` proves of any two keys, and what
-//! it does to families of keys as networks have them.
+//! The hash of the live table spreads structured keys as chance would: what `bpf/table.h` proves of any two keys, and
+//! what it does to families of keys as networks have them.
 
 use weir_core::{Random, Seed};
 
@@ -91,9 +91,9 @@ fn the_short_way_for_ipv4_gives_the_same() {
 
 #[test]
 fn every_difference_of_one_bit_moves_a_key() {
-    // Over 4096 secrets eight agreements in nine bits are to be expected, none in 32. Thirty or more have a probability of
-    // 2e-9 for each of the 320 bits. Top bits of words, which a mix of XOR and multiplications can pass unchanged, are among
-    // them.
+    // Over 4096 secrets eight agreements in nine bits are to be expected, none in 32. Thirty or more have a probability
+    // of 2e-9 for each of the 320 bits. Top bits of words, which a mix of XOR and multiplications can pass unchanged,
+    // are among them.
     const SECRETS: usize = 4096;
     let mut random = random();
     let (mut buckets, mut tags, mut all) = ([0; 320], [0; 320], 0);
@@ -117,7 +117,8 @@ fn every_difference_of_one_bit_moves_a_key() {
 
 #[test]
 fn no_pair_of_differences_cancels() {
-    // All 51,040 pairs of bits under sixteen secrets: with the 32 bits that count, 0.0002 agreements are to be expected.
+    // All 51,040 pairs of bits under sixteen secrets: with the 32 bits that count, 0.0002 agreements are to be
+    // expected.
     let mut random = random();
     let (mut buckets, mut tried) = (0u64, 0u64);
     for _ in 0..16 {

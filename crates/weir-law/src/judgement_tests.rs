@@ -222,8 +222,9 @@ fn late_signals_are_counted() {
 
 #[test]
 fn a_queue_change_forgets_signals() {
-    // Marks in every cycle, windows that halve each time: the first verdict at the end of cycle 3 changes the queue. With
-    // the reset the next can come at the end of cycle 6, for the signal of cycle 4; without it already at that of 4.
+    // Marks in every cycle, windows that halve each time: the first verdict at the end of cycle 3 changes the queue.
+    // With the reset the next can come at the end of cycle 6, for the signal of cycle 4; without it already at that
+    // of 4.
     let judged = |params: Params| {
         let mut bench = Bench::new(params.with_main_signal(MainSignal::Ecn));
         bench.quic(false, 100);

@@ -13,8 +13,8 @@ use crate::params::Params;
 use crate::parsed::{Kind, ParsedPacket, endpoint};
 use crate::table::{Entry, Found, Table};
 
-/// How far behind its flow's cycle a packet is stamped that nothing bears out (`WEIR_UNBOOKED` of `bpf/law_state.h`): a signal on
-/// it comes late.
+/// How far behind its flow's cycle a packet is stamped that nothing bears out (`WEIR_UNBOOKED` of `bpf/law_state.h`): a
+/// signal on it comes late.
 pub const UNBOOKED: u32 = 0x4000;
 
 /// Which way a packet goes.
@@ -251,7 +251,7 @@ impl Law {
     }
 }
 
-/// Tells the sink of an ended cycle, the judgement and the change of queue, in this order.
+/// Reports an ended cycle, the judgement and the change of queue to the sink, in this order.
 pub(crate) fn report(flow: FlowId, outcome: &ffi::Outcome, time: Time, sink: &mut dyn LawSink) {
     let end = CycleEnd::from_raw(flow, outcome);
     sink.cycle(&end);

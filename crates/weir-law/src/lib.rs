@@ -5,10 +5,10 @@
 //! SpinTrap (QUIC) and TCPTrap (TCP) of Kunze et al., "Congestion-Responsive Queuing for Internet Flows", NOMS 2025;
 //! `docs/model/law.md` has the model and where the paper, its public prototype and Weir differ.
 //!
-//! A bottleneck calls [`parse`] and [`Watch::arriving`] for each packet before it queues it and passes the events of its
-//! queue discipline to the same [`Watch`], which stamps packets and books drops and marks. [`Law`] below it is for those
-//! who have no queue, such as a reader of captures. [`LawSink`] hears of cycles, assessments and queue changes. Nothing
-//! here does I/O, reads a clock or allocates per packet.
+//! A bottleneck calls [`parse`] and [`Watch::arriving`] for each packet before it queues it and passes the events of
+//! its queue discipline to the same [`Watch`], which stamps packets and books drops and marks. [`Law`] below it is for
+//! those who have no queue, such as a reader of captures. [`LawSink`] hears of cycles, assessments and queue changes.
+//! Nothing here does I/O, reads a clock or allocates per packet.
 
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 

@@ -1,9 +1,9 @@
 //! The flow table of a live link, natively: `bpf/table.h`, which the kernel's programs run on the same lines.
 //!
-//! [`Law`](crate::Law) remembers every flow of a capture; [`LiveTable`] is for links whose flows others choose. Memory is
-//! fixed, a flow gets an entry only after both directions and enough payload were seen, idle entries make room, and full
-//! buckets keep what they have. `docs/model/flow-table.md` has the model. [`LiveFlow`] and [`LiveCounters`] are also
-//! the reading side of a table that the kernel fills.
+//! [`Law`](crate::Law) remembers every flow of a capture; [`LiveTable`] is for links whose flows others choose. Memory
+//! is fixed, a flow gets an entry only after both directions and enough payload were seen, idle entries make room, and
+//! full buckets keep what they have. `docs/model/flow-table.md` has the model. [`LiveFlow`] and [`LiveCounters`] are
+//! also the reading side of a table that the kernel fills.
 
 mod both_ways;
 mod config;
@@ -34,7 +34,7 @@ pub const BUCKET_BYTES: usize = size_of::<Bucket>();
 pub const WAITING_BYTES: usize = size_of::<Waiting>();
 /// Entries of a bucket.
 pub const BUCKET_FLOWS: usize = WAYS;
-/// Bytes of the filter that tells most plain UDP apart; one to a table.
+/// Bytes of the filter that recognises most plain UDP of no flow; one to a table.
 pub const FILTER_BYTES: usize = size_of::<live_ffi::Filter>();
 /// 64-bit words of the hash function's secret.
 pub const SEED_WORDS: usize = live_ffi::SEED_WORDS;
@@ -89,8 +89,8 @@ impl LiveTable {
         (self.params, self.law, self.table) = (params, params.to_raw(), config.raw());
     }
 
-    /// Runs a packet of `wire_bytes` bytes: forward before it is queued, or reverse. Forward packets of unknown flows and
-    /// of no flow go to the standard queue.
+    /// Runs a packet of `wire_bytes` bytes: forward before it is queued, or reverse. Forward packets of unknown flows
+    /// and of no flow go to the standard queue.
     pub fn arrival(
         &mut self,
         packet: &ParsedPacket,
@@ -137,8 +137,8 @@ impl LiveTable {
         way.is_some()
     }
 
-    /// Books a signal that the bottleneck gave to a packet that was stamped with `cycle` and had `segments` segments. It
-    /// counts from the flow's next packet on.
+    /// Books a signal that the bottleneck gave to a packet that was stamped with `cycle` and had `segments` segments.
+    /// It counts from the flow's next packet on.
     pub fn signal(&mut self, packet: &ParsedPacket, cycle: CycleId, signal: Signal, segments: u16) {
         live_ffi::count_signal(&mut self.counters, signal.raw(), segments.into());
         // As in the kernel: whatever the reverse direction would be looked up for.
@@ -208,7 +208,7 @@ impl LiveTable {
         self.buckets.len() * (BUCKET_BYTES + WAITING_BYTES) + FILTER_BYTES
     }
 
-    /// Whether the filter counts just the entries there are: what tells plain UDP of no flow must not wear off.
+    /// Whether the filter counts just the entries there are: it must not recognise less plain UDP of no flow over time.
     pub fn filter_is_exact(&self) -> bool {
         let mut counts = vec![0; live_ffi::FILTER];
         for bucket in &self.buckets {

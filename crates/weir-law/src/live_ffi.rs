@@ -1,5 +1,5 @@
-//! The border to `bpf/table.h`, as `ffi.rs` is to the law's: mirrors of its structures and safe wrappers. A test compares
-//! sizes and offsets of both sides.
+//! The border to `bpf/table.h`, as `ffi.rs` is to the law's: mirrors of its structures and safe wrappers. A test
+//! compares sizes and offsets of both sides.
 
 #![allow(unsafe_code)]
 
@@ -365,7 +365,7 @@ pub(crate) fn reverse(
 pub(crate) enum ShortCut {
     /// Nothing.
     Declined,
-    /// It reckons with another key or hash.
+    /// It works with another key or hash.
     OtherKey,
     /// The packet is of the entry at `way`; the rest is for forward packets.
     Taken { way: usize, cycle: u32, choice: u32 },

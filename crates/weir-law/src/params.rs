@@ -29,8 +29,8 @@ pub enum MainSignal {
     Loss,
     /// The queues mark.
     Ecn,
-    /// Some mark, some drop, and flows that answer to marks have a queue of their own (paper section V). A flow that answers
-    /// to both goes there. Not on live links, which have two queues.
+    /// Some mark, some drop, and flows that answer to marks have a queue of their own (paper section V). A flow that
+    /// answers to both goes there. Not on live links, which have two queues.
     Both,
 }
 
@@ -187,23 +187,23 @@ params! {
     /// A TCP acknowledgement of data that was not seen going forward says nothing. Otherwise it is believed, and a
     /// receiver can shorten its cycles.
     ignore_optimistic_acks: bool,
-    /// TCP segments and acknowledgements count only within 64 kB of what is known to be in flight, which an acknowledgement
-    /// has borne out. A segment outside is neither counted nor favoured, and no signal on it is the flow's. Otherwise any
-    /// sequence number is believed, and one blind segment stops a flow's cycles.
+    /// TCP segments and acknowledgements count only within 64 kB of what is known to be in flight, which an
+    /// acknowledgement has borne out. A segment outside is neither counted nor favoured, and no signal on it is the
+    /// flow's. Otherwise any sequence number is believed, and one blind segment stops a flow's cycles.
     plausible_sequence: bool,
-    /// After so many round trips of activity without the end of a cycle the flow's cycles begin anew, as those of a flow first
-    /// seen mid-connection; 0 never. A pause counts as one.
+    /// After so many round trips of activity without the end of a cycle the flow's cycles begin anew, as those of a
+    /// flow first seen mid-connection; 0 never. A pause counts as one.
     lapse_round_trips: u8,
     /// ...and with them its verdicts and votes: whoever shows no cycles has no verdict.
     verdict_lapses: bool,
-    /// The two counts of votes are halved when their sum exceeds this, so that no more good votes can be saved up; 0 keeps
-    /// all (the paper's majority).
+    /// The two counts of votes are halved when their sum exceeds this, so that no more good votes can be saved up; 0
+    /// keeps all (the paper's majority).
     votes_kept: u8,
-    /// An edge of the spin bit counts only if the other direction's bit has changed since the last one that counted. Otherwise
-    /// each change is believed, and forged packets make cycles.
+    /// An edge of the spin bit counts only if the other direction's bit has changed since the last one that counted.
+    /// Otherwise each change is believed, and forged packets make cycles.
     spin_needs_reverse: bool,
-    /// Where marks choose the queue, a flow that sent nothing but Not-ECT goes by its verdict on losses. Otherwise it stays
-    /// in the standard queue.
+    /// Where marks choose the queue, a flow that sent nothing but Not-ECT goes by its verdict on losses. Otherwise it
+    /// stays in the standard queue.
     loss_without_ecn: bool,
 }
 
@@ -231,8 +231,8 @@ impl Params {
         ffi::to_bytes(&self.to_raw())
     }
 
-    /// Whether the programs' fast path knows these settings (`bpf/fast_path.h`): those of `paper` or `robust` in all that is
-    /// asked for each packet. Other settings take the whole way always, and judge no differently for it.
+    /// Whether the programs' fast path knows these settings (`bpf/fast_path.h`): those of `paper` or `robust` in all
+    /// that is asked for each packet. Other settings take the whole way always, and judge no differently for it.
     pub fn has_fast_path(&self) -> bool {
         ffi::fast_applies(&self.to_raw())
     }

@@ -252,8 +252,8 @@ impl ParsedPacket {
 }
 
 /// Sets CE in `frame`, from which `packet` was parsed. Returns false, and changes nothing, for a packet that is not
-/// ECN-capable or not IP, and where `frame` is too short to be that packet's. A packet that carries CE already is left as
-/// it is and counts as done.
+/// ECN-capable or not IP, and where `frame` is too short to be that packet's. A packet that carries CE already is left
+/// as it is and counts as done.
 pub fn write_ce(frame: &mut [u8], packet: &ParsedPacket) -> bool {
     let Some(at) = packet.ecn_offset() else { return false };
     let (Some(version), true) = (packet.ip_version(), packet.ecn().is_capable()) else { return false };

@@ -48,7 +48,7 @@ impl Sender {
         SEQ.wrapping_add(self.sent * SEGMENT)
     }
 
-    /// The next segment and an acknowledgement. Tells whether it ended a cycle.
+    /// The next segment and an acknowledgement. Returns whether it ended a cycle.
     fn step(&mut self, law: &ffi::Params) -> bool {
         self.segment.tcp_seq = self.next();
         let ended = ffi::forward(law, &mut self.flow, &self.segment, 0).ended != 0;
@@ -60,7 +60,7 @@ impl Sender {
         ended
     }
 
-    /// The same with a forged segment of number `seq`. Tells how many cycles that ended, if it is the flow's.
+    /// The same with a forged segment of number `seq`. Returns how many cycles that ended, if it is the flow's.
     fn with(mut self, law: &ffi::Params, seq: u32) -> Option<(Self, u32)> {
         let found = ffi::forward(law, &mut self.flow, &Packet { tcp_seq: seq, ..self.segment }, 0);
         (found.cycle == self.flow.cycle).then_some((self, found.ended.into()))

@@ -1,6 +1,6 @@
-//! Cycles always make progress again. Whatever has become of a flow's state, honest traffic ends a cycle within the time that
-//! `bpf/law.h` promises: every combination of edges, flags and counts is tried, with a value for each way in which the law's
-//! comparisons can come out.
+//! Cycles always make progress again. Whatever has become of a flow's state, honest traffic ends a cycle within the
+//! time that `bpf/law.h` promises: every combination of edges, flags and counts is tried, with a value for each way in
+//! which the law's comparisons can come out.
 
 use weir_core::Duration;
 
@@ -40,8 +40,8 @@ const DOUBTED: u16 = 0x8000;
 
 /// A round trip of the traffic here.
 const RTT: Duration = Duration::from_millis(300);
-/// Eight looks, each at most four round trips apart; then one until the first acknowledgement, one for the cycle, and what
-/// two-way data take.
+/// Eight looks, each at most four round trips apart; then one until the first acknowledgement, one for the cycle, and
+/// what two-way data take.
 const ROUNDS: u32 = 8 * 4 + 5;
 
 /// A round trip: what goes forward, and what comes back.
@@ -64,8 +64,8 @@ fn rounds_until_a_cycle_ends(law: &ffi::Params, mut flow: Flow, rounds: &[Round]
     })
 }
 
-/// A flow in the midst of its life. Number by number it has been looked at as often as can be, with a round trip that is
-/// unknown, too short or too long.
+/// A flow in the midst of its life. Number by number it has been looked at as often as can be, with a round trip that
+/// is unknown, too short or too long.
 fn flow(kind: u8, state: u16, number: u32) -> Flow {
     let last_rtt = [0, 1_000_000, u32::MAX][number as usize / 8 % 3];
     let looks = (number % 8) as u8;

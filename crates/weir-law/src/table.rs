@@ -1,7 +1,7 @@
 //! The flow table: a fixed number of entries found by key, all memory taken at the start.
 //!
-//! Open addressing over indexes into dense entries, so that a [`FlowId`] is an array index and is never used for another
-//! key. Entries are never evicted. Where the prototype's map falls silent when full, this one counts.
+//! Open addressing over indexes into dense entries, so that a [`FlowId`] is an array index and is never used for
+//! another key. Entries are never evicted. Where the prototype's map falls silent when full, this one counts.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -17,7 +17,7 @@ pub(crate) struct Entry {
     pub(crate) key: ffi::Key,
     /// Whether forward packets go from the key's low end to its high end.
     pub(crate) ascending: bool,
-    /// The protocol of the first packet; the key has none where the law does not tell protocols apart.
+    /// The protocol of the first packet; the key has none where the law does not distinguish protocols.
     pub(crate) protocol: u8,
     /// When its last forward packet arrived, in nanoseconds.
     pub(crate) last_seen: u64,

@@ -1,11 +1,11 @@
 //! The law at one queue: joins [`Law`] to the stream of events of a queue discipline.
 //!
-//! A packet is judged before it is queued and takes the cycle and the queue that the law gives it along. Each event that is
-//! a congestion signal is booked to that cycle; one that comes too late for it is counted
+//! A packet is judged before it is queued and takes the cycle and the queue that the law gives it along. Each event
+//! that is a congestion signal is booked to that cycle; one that comes too late for it is counted
 //! ([`Counters::late_signals`](crate::Counters)).
 //!
 //! A bottleneck numbers its flows itself, for the law leaves some out (one preset has no plain UDP). What the law
-//! finds is reported under the bottleneck's numbers, so that all events of a run speak of the same flows.
+//! finds is reported under the bottleneck's numbers, so that all events of a run have the same flow numbers.
 
 use weir_core::{Ecn, Event, EventKind, EventSink, FlowId, Packet, Time};
 
@@ -35,14 +35,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches with `law`. Memory grows with the highest [`FlowId`] that the bottleneck uses, so these count up from 0; a
-    /// packet of a known flow takes none.
+    /// Watches with `law`. Memory grows with the highest [`FlowId`] that the bottleneck uses, so these count up from 0;
+    /// a packet of a known flow takes none.
     pub fn new(law: Law) -> Self {
         Self { law, numbers: Vec::with_capacity(1024) }
     }
 
-    /// A packet is about to be queued, at [`Packet::arrived`]: judges it and sets [`Packet::cycle`] and [`Packet::choice`].
-    /// `parsed` are its headers. `sink` hears what the law finds.
+    /// A packet is about to be queued, at [`Packet::arrived`]: judges it and sets [`Packet::cycle`] and
+    /// [`Packet::choice`]. `parsed` are its headers. `sink` hears what the law finds.
     pub fn arriving(&mut self, packet: &mut Packet, parsed: &ParsedPacket, sink: &mut dyn LawSink) {
         let Stamp { cycle, choice } =
             self.judge(packet.flow, parsed, Direction::Forward, packet.arrived, sink);

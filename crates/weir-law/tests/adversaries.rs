@@ -91,8 +91,8 @@ fn forged_drops_are_not_the_flows() {
 }
 
 /// The share that twenty honest QUIC flows have of the responsive queue, and their cycles per round trip, where an
-/// outsider's packets are dropped. `comes` is told before each packet of a flow in which round trip it is and whether
-/// it begins that, and says whether one of the outsider's comes first.
+/// outsider's packets are dropped. `comes` is called before each packet of a flow with the number of its round trip
+/// and whether it begins that, and returns whether one of the outsider's packets comes first.
 fn under_forged_drops(law: Params, comes: &mut dyn FnMut(u32, bool, &mut Random) -> bool) -> (f64, f64) {
     let mut random = random("quic drops");
     let mut sum = Told::default();

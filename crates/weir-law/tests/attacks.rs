@@ -1,5 +1,5 @@
-//! Attacks on the live table: what outsiders, senders and receivers can do to it. The same traffic runs through the loaded
-//! programs in weir-kernel's tests.
+//! Attacks on the live table: what outsiders, senders and receivers can do to it. The same traffic runs through the
+//! loaded programs in weir-kernel's tests.
 
 use weir_core::{Bytes, CycleId, Duration, QueueChoice, Seed};
 use weir_law::live::{LiveConfig, LiveTable};
@@ -65,9 +65,9 @@ fn answered_forged_flows_take_no_verdict() {
         live.arrive(&frame, direction, now);
     });
     println!("forged both ways: round trips until the entry {:?} {:?}", told.rounds, live.counters());
-    // The attack makes fourteen flows a bucket in the five seconds for which a flow without a verdict is safe: there is no
-    // free place, but one that rests for long enough every 0.6 s. A fit flow asks for it with each packet. Twice the five
-    // seconds are 200 round trips.
+    // The attack makes fourteen flows a bucket in the five seconds for which a flow without a verdict is safe: there is
+    // no free place, but one that rests for long enough every 0.6 s. A fit flow asks for it with each packet. Twice the
+    // five seconds are 200 round trips.
     assert_eq!(told.rounds.len(), 50);
     assert!(told.rounds[49] <= 200, "{:?}", told.rounds);
     assert!(live.counters().full > 0 && live.counters().evicted > 10_000, "{:?}", live.counters());
@@ -86,7 +86,7 @@ fn a_length_beyond_the_frame_earns_nothing() {
     assert_eq!(live.flow_of(&one.answer()).map(|flow| flow.bytes), Some(Bytes(6)));
 }
 
-/// Round trips until the entries of those that got one, told.
+/// Prints and returns the round trips that the flows with an entry took to get it.
 fn siege(
     name: &str,
     flows: u32,
@@ -145,8 +145,8 @@ fn full_segments_hold_only_what_they_pay_for() {
 
 #[test]
 fn without_the_seed_nobody_aims_at_a_bucket() {
-    // Keys that differ in the top bit of one word and what that becomes in the next: they have one hash under any mix of
-    // XOR, multiplication and shift by half a word, whatever its seed. More such keys in src/hash_tests.rs.
+    // Keys that differ in the top bit of one word and what that becomes in the next: they have one hash under any mix
+    // of XOR, multiplication and shift by half a word, whatever its seed. More such keys in src/hash_tests.rs.
     let mut live = table(1 << 16);
     let mut random = Seed { seed: 3, run: 0 }.stream("keys");
     let (mut far, mut pairs) = (0, 0);
@@ -176,8 +176,8 @@ fn without_the_seed_nobody_aims_at_a_bucket() {
 
 #[test]
 fn a_random_spin_bit_is_believed() {
-    // A limit of the published rule, not a wish: what passes for a cycle is a run of equal bits; a run that got a signal
-    // and is long enough to be judged is longer than most, so the one two later is shorter
+    // A limit of the published rule, not a wish: what passes for a cycle is a run of equal bits; a run that got a
+    // signal and is long enough to be judged is longer than most, so the one two later is shorter
     // (docs/model/floods.md).
     let verdict = |params: Params, seed| {
         let mut live = LiveTable::new(params, &LiveConfig::new(&params, 8));

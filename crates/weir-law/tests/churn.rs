@@ -176,14 +176,14 @@ fn a_day_of_flows_leaves_the_table_as_it_was() {
     ];
     assert_eq!((strange, counters.contended), ([Count::default(); 6], 0));
 
-    // The last hour is as the first. Each has some 1800 flows of a kind: at a share of a half the difference of two such
-    // hours has a standard deviation of 1.7 percentage points.
+    // The last hour is as the first. Each has some 1800 flows of a kind: at a share of a half the difference of two
+    // such hours has a standard deviation of 1.7 percentage points.
     let share = |(ended, responsive): (u32, u32)| f64::from(responsive) / f64::from(ended);
     for (first, last) in hours[0].into_iter().zip(hours[23]) {
         assert!(first.0 > 1500 && last.0 > 1500);
         assert!((share(first) - share(last)).abs() < 0.06, "{first:?} {last:?}");
     }
-    // And tells the kinds apart: a verdict is there for most that are responsive, and wrong for none that are not.
+    // And it distinguishes the kinds: a verdict is there for most that are responsive, and wrong for none that are not.
     for hour in &hours {
         for (kind, told) in hour.iter().enumerate() {
             let responsive = kind % 2 == 1;

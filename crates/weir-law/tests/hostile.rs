@@ -1,8 +1,8 @@
 //! Hostile input under the sanitizers, and the compile for eBPF.
 //!
 //! `fuzz/driver.c` is built with AddressSanitizer and UndefinedBehaviorSanitizer and run over mutated frames in heap
-//! blocks of exactly their length. `WEIR_FUZZ_PACKETS` sets how many (ten million by default, which take half a minute),
-//! `WEIR_FUZZ_SEED` which.
+//! blocks of exactly their length. `WEIR_FUZZ_PACKETS` sets how many (ten million by default, which take half a
+//! minute), `WEIR_FUZZ_SEED` which.
 
 #![allow(
     clippy::disallowed_types,

@@ -1,5 +1,5 @@
-//! The live flow table: who gets an entry, who keeps it, and that its law is the capture reader's. What attackers can do is
-//! in attacks.rs.
+//! The live flow table: who gets an entry, who keeps it, and that its law is the capture reader's. What attackers can
+//! do is in attacks.rs.
 
 use weir_core::{Bytes, CycleId, Duration, FlowId, QueueChoice, Random, Seed, Time};
 use weir_law::live::{Count, LiveConfig, LiveTable, Transport};

@@ -1,7 +1,7 @@
 //! Which flow a packet belongs to, and which delay lines that flow's packets take.
 //!
-//! Flows are numbered here, in the order in which they come in, and not by the law: its presets leave some flows out (the
-//! prototype knows no plain UDP), and these need a delay and have counts all the same.
+//! Flows are numbered here, in the order in which they come in, and not by the law: its presets leave some flows out
+//! (the prototype knows no plain UDP), and these need a delay and have counts all the same.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::delay::DelayLines;
 /// flow. Asked once per flow, and once at the start with `(None, FlowId::NONE)` for the packets that belong to none.
 pub type DelayChoice = Box<dyn FnMut(Option<&FlowKey>, FlowId) -> (Duration, Duration) + Send>;
 
-/// Flows that are told apart. The packets of later ones belong to none.
+/// Flows that are distinguished. The packets of later ones belong to none.
 const MOST: usize = 1 << 20;
 
 #[derive(Clone, Copy)]
@@ -84,7 +84,7 @@ impl Flows {
         Identity { flow, line: lines[side], new: Some(key) }
     }
 
-    /// The number of a host, counted from 1 in the order of first sight; 0 once there are too many to tell apart.
+    /// The number of a host, counted from 1 in the order of first sight; 0 once there are too many to distinguish.
     fn host(&mut self, end: Option<SocketAddr>) -> u16 {
         let Some(address) = end.map(|end| end.ip()) else { return 0 };
         if let Some(number) = self.hosts.get(&address) {

@@ -1,6 +1,7 @@
 //! Fixed frames of shared memory in which packets stay from the moment the kernel hands them over until it takes them
-//! back. The region is the UMEM of the AF_XDP sockets (Linux `Documentation/networking/af_xdp.rst`), so a packet is never
-//! copied in user space; the packet-socket path uses the same frames so that everything above the I/O is the same code.
+//! back. The region is the UMEM of the AF_XDP sockets (Linux `Documentation/networking/af_xdp.rst`), so a packet is
+//! never copied in user space; the packet-socket path uses the same frames so that everything above the I/O is the same
+//! code.
 //!
 //! Unlike the UMEM of libxdp, the pool also knows where in each frame its packet begins and how long it is, because the
 //! queue hands around nothing but a frame's number.

@@ -149,7 +149,7 @@ pub trait PacketIo {
     /// When an interface is gone.
     fn wait(&mut self, timeout: Duration) -> Result<(), IoError>;
 
-    /// Whether both interfaces are still there. A socket does not always tell by itself.
+    /// Whether both interfaces are still there. A socket does not always report it by itself.
     ///
     /// # Errors
     /// When an interface is gone.

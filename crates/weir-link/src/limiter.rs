@@ -2,9 +2,9 @@
 //! thread's lateness it makes up for.
 //!
 //! In virtual time this is an exact link: a packet that begins at t has left at t + bytes / rate, and what is left of a
-//! nanosecond is carried on. In real time a thread wakes late. Packets whose time has passed then leave back to back, up
-//! to a burst; what is beyond the burst is capacity that the link has lost, and is reported. The bound is kept by the
-//! generic cell rate algorithm (ITU-T I.371, virtual scheduling) on real departure times, so that no window of any
+//! nanosecond is carried on. In real time a thread wakes late. Packets whose time has passed then leave back to back,
+//! up to a burst; what is beyond the burst is capacity that the link has lost, and is reported. The bound is kept by
+//! the generic cell rate algorithm (ITU-T I.371, virtual scheduling) on real departure times, so that no window of any
 //! length carries more than rate x window + burst + one packet. `tbf` and `htb` bound bursts by tokens in the same way
 //! but know no virtual departure time, so a late timer there shifts what the queue discipline sees.
 
@@ -31,7 +31,7 @@ struct Pending {
     remainder: u64,
 }
 
-/// The burst that a limiter of `rate` gets unless told otherwise: four milliseconds of output, at least two packets.
+/// The burst that a limiter of `rate` gets by default: four milliseconds of output, at least two packets.
 ///
 /// A thread wakes up to a scheduling tick (4 ms at 250 Hz) late now and then. What it makes up for in a burst leaves
 /// late but is not lost to the link; with a millisecond, shared machines lost up to 0.15 % of the capacity.

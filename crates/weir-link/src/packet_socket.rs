@@ -1,9 +1,10 @@
 //! Packet sockets on two interfaces, for where AF_XDP is not to be had: frames come through a ring that the kernel
-//! copies into (TPACKET_V2, Documentation/networking/packet_mmap.rst) and leave by `sendmmsg` past the interface's qdisc.
+//! copies into (TPACKET_V2, Documentation/networking/packet_mmap.rst) and leave by `sendmmsg` past the interface's
+//! qdisc.
 //!
-//! TPACKET_V2 rather than V3, whose blocks are handed over when full or after a millisecond at the earliest: too late for
-//! a queue. Against `recvmmsg` the ring saves the system call and tells of VLAN tags, missing checksums and true lengths
-//! without control messages; it costs one copy in user space, from the ring into the frame.
+//! TPACKET_V2 rather than V3, whose blocks are handed over when full or after a millisecond at the earliest: too late
+//! for a queue. Against `recvmmsg` the ring saves the system call and reports VLAN tags, missing checksums and true
+//! lengths without control messages; it costs one copy in user space, from the ring into the frame.
 
 use std::io;
 use std::mem::size_of;

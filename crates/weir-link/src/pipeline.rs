@@ -2,8 +2,8 @@
 //! the other. Frames and the time are passed in; frames to send are handed back.
 //!
 //! Everything happens at its virtual time and in the order of virtual time, whenever the thread gets to it: a packet
-//! that left the delay line at t was queued at t, and a packet that the link took at t was dequeued at t. So an AQM here
-//! decides as it would on an exact link, and the same packets at the same times give the same decisions in the
+//! that left the delay line at t was queued at t, and a packet that the link took at t was dequeued at t. So an AQM
+//! here decides as it would on an exact link, and the same packets at the same times give the same decisions in the
 //! simulator. What the real clock adds is measured: how late each packet left, and how large the largest burst was.
 
 use weir_core::{Audit, Bytes, Ecn, FlowId, Histogram, Packet, Rate, RateMeter, Time};
@@ -161,8 +161,8 @@ impl Pipeline {
         self.delays[side].push(identity.line, frame.0, now);
     }
 
-    /// Does all that is due at `now`, in virtual order, and appends the frames that leave to `out` until its capacity is
-    /// reached. Returns whether more is due.
+    /// Does all that is due at `now`, in virtual order, and appends the frames that leave to `out` until its capacity
+    /// is reached. Returns whether more is due.
     ///
     /// The caller sends them and says so with [`departed`](Self::departed) before the next call.
     pub fn advance(&mut self, now: Time, pool: &mut FramePool, out: &mut Vec<Departure>) -> bool {
@@ -220,7 +220,7 @@ impl Pipeline {
         let mut left = Leftovers::default();
         let mut now = self.clock;
         while self.qdisc.backlog().packets > 0 {
-            // The packet comes back as the return value and as an event; the event also tells of drops.
+            // The packet comes back as the return value and as an event; events also report drops.
             if self.qdisc.dequeue(now, &mut left).is_none() {
                 now =
                     self.qdisc.next_ready(now).unwrap_or(now).max(now + weir_core::Duration::from_micros(1));

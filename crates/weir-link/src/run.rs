@@ -24,11 +24,11 @@ use weir_netdev::clock::Clock;
 pub const DEFAULT_STEP: Duration = Duration::from_micros(50);
 
 /// A real-time thread that never sleeps is put to rest by the kernel for 50 ms in each second
-/// (Documentation/scheduler/sched-rt-group.rst, `sched_rt_runtime_us`). One that rests a step after so long a time of work
-/// is not.
+/// (Documentation/scheduler/sched-rt-group.rst, `sched_rt_runtime_us`). One that rests a step after so long a time of
+/// work is not.
 const STINT: Duration = Duration::from_millis(1);
 
-/// Thousandths of a processor that a bottleneck asks for unless told otherwise: enough for 2 Gbit/s, and room for one
+/// Thousandths of a processor that a bottleneck asks for by default: enough for 2 Gbit/s, and room for one
 /// beside it on two processors.
 pub const DEFAULT_SHARE: u32 = 800;
 
@@ -134,8 +134,8 @@ impl Link {
         Ok(Self { io, pool, clock, config })
     }
 
-    /// Makes `start` time zero instead of [`LinkConfig::start`]: for runs that begin when everything else is ready. Packets
-    /// that wait in the rings by now came before.
+    /// Makes `start` time zero instead of [`LinkConfig::start`]: for runs that begin when everything else is ready.
+    /// Packets that wait in the rings by now came before.
     pub fn begin_at(&mut self, start: Instant) {
         self.config.start = start;
         self.clock = Clock::starting(start);
@@ -239,7 +239,7 @@ impl Link {
         let next = pipeline.next_wake();
         let until = next.map_or(Duration::MAX, |next| next.since(now)).min(IDLE);
         if next.is_some() && until <= step {
-            // Busy: a fixed step, in which nobody needs to be told of arrivals.
+            // Busy: a fixed step, in which nobody needs to be notified of arrivals.
             sleep_until(&self.clock, now + step);
             return Ok(());
         }

@@ -49,9 +49,9 @@ fn ask_for_share(share: u32) -> bool {
 }
 
 impl Priority {
-    /// Asks for `share` thousandths of a processor, promised in every millisecond (SCHED_DEADLINE). A fixed real-time priority
-    /// is the second choice: since Linux 6.12 it has to stand back for up to 50 ms at a stretch when ordinary threads have
-    /// waited (the fair server, kernel/sched/deadline.c). Without the right to either, a nicer nice value.
+    /// Asks for `share` thousandths of a processor, promised in every millisecond (SCHED_DEADLINE). A fixed real-time
+    /// priority is the second choice: since Linux 6.12 it has to stand back for up to 50 ms at a stretch when ordinary
+    /// threads have waited (the fair server, kernel/sched/deadline.c). Without the right to either, a nicer nice value.
     pub(crate) fn raise(share: u32) -> Self {
         // SAFETY: plain system calls on the calling thread; `before` and `wanted` are valid through them.
         unsafe {

@@ -1,8 +1,8 @@
 //! One AF_XDP socket: its four rings and the system calls around them (linux/if_xdp.h; net/xdp/xsk.c and
 //! Documentation/networking/af_xdp.rst in the kernel tree).
 //!
-//! All that is unsafe about AF_XDP is here. Like libxdp's xsk.h in what it does, without its global caches: a ring keeps
-//! its own copy of the side that this process moves, and looks at the kernel's side once per batch.
+//! All that is unsafe about AF_XDP is here. Like libxdp's xsk.h in what it does, without its global caches: a ring
+//! keeps its own copy of the side that this process moves, and looks at the kernel's side once per batch.
 
 use std::io;
 use std::mem::size_of;
@@ -47,8 +47,8 @@ impl<T: Copy> Ring<T> {
             Some(start) if map != libc::MAP_FAILED => start,
             _ => return Err(io::Error::last_os_error()),
         };
-        // SAFETY: the kernel told where in this mapping its counters and entries are; all lie within `bytes`, aligned
-        // for their types.
+        // SAFETY: the kernel reported where in this mapping its counters and entries are; all lie within `bytes`,
+        // aligned for their types.
         unsafe {
             Ok(Self {
                 map: start,

@@ -1,5 +1,5 @@
-//! The bottleneck in virtual time: exact delays and departures, decisions that do not depend on when the thread wakes up,
-//! conservation, and the bound on bursts.
+//! The bottleneck in virtual time: exact delays and departures, decisions that do not depend on when the thread wakes
+//! up, conservation, and the bound on bursts.
 
 mod packets;
 

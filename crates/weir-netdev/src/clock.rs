@@ -45,7 +45,8 @@ impl Clock {
         self.at_monotonic(read(libc::CLOCK_MONOTONIC))
     }
 
-    /// The time of a CLOCK_MONOTONIC reading, such as a stamp of the kernel's `bpf_ktime_get_ns`. Zero before the start.
+    /// The time of a CLOCK_MONOTONIC reading, such as a stamp of the kernel's `bpf_ktime_get_ns`. Zero before the
+    /// start.
     pub fn at_monotonic(&self, nanos: u64) -> Time {
         Time::from_nanos(nanos.saturating_sub(self.origin))
     }

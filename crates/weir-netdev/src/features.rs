@@ -1,5 +1,5 @@
-//! The offload features of an interface by their names, as `ethtool -k` shows them (linux/ethtool.h, `ETHTOOL_GFEATURES`;
-//! names in net/ethtool/common.c).
+//! The offload features of an interface by their names, as `ethtool -k` shows them (linux/ethtool.h,
+//! `ETHTOOL_GFEATURES`; names in net/ethtool/common.c).
 
 use std::collections::BTreeMap;
 use std::io;

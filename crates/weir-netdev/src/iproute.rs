@@ -1,8 +1,8 @@
-//! `ip` and `tc` of iproute2, run and read: lines that are run in one process, and the statistics of queue disciplines that
-//! `tc` prints as JSON.
+//! `ip` and `tc` of iproute2, run and read: lines that are run in one process, and the statistics of queue disciplines
+//! that `tc` prints as JSON.
 //!
-//! Both take the command as the caller made it, so that the network namespace is the caller's choice: that of the calling
-//! thread with `Command::new("tc")`, or another one.
+//! Both take the command as the caller made it, so that the network namespace is the caller's choice: that of the
+//! calling thread with `Command::new("tc")`, or another one.
 
 mod discipline;
 
@@ -66,8 +66,8 @@ pub enum StatisticsError {
     },
 }
 
-/// Runs lines (without the program's name) with `command`, an `ip` or `tc` that may have options of its own, in one process;
-/// stops at the first that fails. Without lines nothing is run.
+/// Runs lines (without the program's name) with `command`, an `ip` or `tc` that may have options of its own, in one
+/// process; stops at the first that fails. Without lines nothing is run.
 ///
 /// # Errors
 /// When the program does not start, or refuses a line.
@@ -109,7 +109,8 @@ fn failed_line(said: &str, lines: &[String]) -> (String, String) {
     (line.to_owned(), reason.join("; "))
 }
 
-/// The disciplines of `device` with what they counted, by `command`, which is a `tc`. `None` if there is no such interface.
+/// The disciplines of `device` with what they counted, by `command`, which is a `tc`. `None` if there is no such
+/// interface.
 ///
 /// # Errors
 /// When `tc` does not start, refuses, or prints what cannot be read.

@@ -1,5 +1,5 @@
-//! Network interfaces of Linux and the clock that the kernel stamps packets by: what the bottleneck in user space and the
-//! one in the kernel both need; `ip` and `tc`, run and read.
+//! Network interfaces of Linux and the clock that the kernel stamps packets by: what the bottleneck in user space and
+//! the one in the kernel both need; `ip` and `tc`, run and read.
 //!
 //! Interfaces are those of the calling thread's network namespace.
 

@@ -1,10 +1,10 @@
 //! Keeps super-packets and unfinished checksums out of a bottleneck, and puts the interfaces back as they were.
 //!
-//! A queue that sees 64 kB super-packets marks 44 segments with one mark, and a frame without checksum is dropped by its
-//! receiver once it has crossed an interface that finishes none. Two kinds of interface matter: those of the bottleneck
-//! itself must not merge what they receive, and those of the hosts must segment and checksum before they send. Merging at
-//! the receiving host (GRO) changes nothing for the queue and stays on. Segmentation in software just above the host's
-//! driver (GSO) stays on too: what leaves the interface is single frames.
+//! A queue that sees 64 kB super-packets marks 44 segments with one mark, and a frame without checksum is dropped by
+//! its receiver once it has crossed an interface that finishes none. Two kinds of interface matter: those of the
+//! bottleneck itself must not merge what they receive, and those of the hosts must segment and checksum before they
+//! send. Merging at the receiving host (GRO) changes nothing for the queue and stays on. Segmentation in software just
+//! above the host's driver (GSO) stays on too: what leaves the interface is single frames.
 //!
 //! Unlike a script around `ethtool -K`, the change is undone when the guard is dropped, and after a crash by
 //! [`recover`]: what was is written to a journal in `/run/weir` before it is changed.
@@ -22,7 +22,7 @@ use thiserror::Error;
 use crate::device;
 use crate::features::{self, Feature};
 
-/// Where journals are kept; a tmpfs, so that they do not outlive the interfaces that they speak of.
+/// Where journals are kept; a tmpfs, so that they do not outlive the interfaces that they describe.
 pub const JOURNAL: &str = "/run/weir";
 
 /// What an interface is to the bottleneck.
@@ -131,8 +131,8 @@ pub fn read(interface: &str) -> Result<BTreeMap<String, bool>, OffloadError> {
     Ok(features.into_iter().map(|(name, feature)| (name, feature.active)).collect())
 }
 
-/// Has an interface of the caller's own making merge what it receives (GRO), as drivers of network cards do unless told
-/// otherwise, in the network namespace of the calling thread. Nothing undoes it.
+/// Has an interface of the caller's own making merge what it receives (GRO), as drivers of network cards do by
+/// default, in the network namespace of the calling thread. Nothing undoes it.
 ///
 /// # Errors
 /// When there is no such interface or it does not follow.
@@ -222,7 +222,7 @@ fn prepare_in(directory: &Path, interface: &str, role: Role) -> Result<OffloadGu
     }
 }
 
-/// Writes a journal under a name of its own: guards of one process on one interface are told apart by a number.
+/// Writes a journal under a name of its own: guards of one process on one interface are distinguished by a number.
 fn write_journal(directory: &Path, entry: &Entry) -> Result<PathBuf, OffloadError> {
     let base = format!("offload-{}-{}-{}", entry.pid, entry.index, entry.namespace);
     let journal = |path: &Path| {

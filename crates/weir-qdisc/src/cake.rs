@@ -43,9 +43,9 @@ pub struct CakeConfig {
     pub rate: Option<Rate>,
     /// The round-trip time that is expected (kernel default 100 ms). The target is a twentieth of it.
     pub rtt: Duration,
-    /// Which hosts a flow's share is reckoned by.
+    /// Which hosts count for a flow's share.
     pub isolation: HostIsolation,
-    /// Wire bytes in all queues together; if `None`, reckoned from the rate (10240 MTUs without).
+    /// Wire bytes in all queues together; if `None`, computed from the rate (10240 MTUs without a rate).
     pub memory_limit: Option<u64>,
     /// Wire bytes of the longest ordinary packet: 1514 on Ethernet.
     pub mtu: u32,
@@ -94,7 +94,7 @@ enum Set {
     None,
     /// The new flows, before all others.
     Sparse,
-    /// Among the bulk flows, where its deficit is reckoned, but empty when it came there: it counts as sparse.
+    /// Among the bulk flows, where its deficit is counted, but empty when it came there: it counts as sparse.
     SparseWait,
     /// The flows that have a backlog.
     Bulk,

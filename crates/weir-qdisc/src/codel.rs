@@ -16,7 +16,7 @@
 //! | `INET_ECN_set_ce`: an arriving CE counts as marked | the same: `Mark` with `ecn_in` CE, no drop |
 //! | `ce_threshold` after the drop law; a packet that the law has just marked counts again (`ce_mark`) | the same: a second `Mark`, reason `CeThreshold` |
 //! | `ce_threshold_selector` only in `fq_codel` | [`CeThreshold::ect1_only`] here as well |
-//! | one decision a super-packet | the same; `segments` tells how many it hit |
+//! | one decision a super-packet | the same; `segments` says how many it hit |
 //! | counters in the `xstats` | events |
 
 mod keys;

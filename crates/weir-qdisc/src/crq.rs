@@ -1,7 +1,7 @@
 //! CRQ's queues: traffic that answers to congestion is kept apart from all other (CRQ section III-B). Two children, or
 //! three with a queue of its own for flows that answer to marks (section V), of any kind; the queue of a packet is the
-//! verdict stamped on it (`Packet::choice`), so the assessment of flows lives elsewhere (the law). Events of the children
-//! pass through with the queue's id: standard 0, responsive 1, ECN-responsive 2.
+//! verdict stamped on it (`Packet::choice`), so the assessment of flows lives elsewhere (the law). Events of the
+//! children pass through with the queue's id: standard 0, responsive 1, ECN-responsive 2.
 //!
 //! | CRQ prototype (two HTB classes, CRQ section III-C) | here |
 //! |---|---|
@@ -62,7 +62,8 @@ impl Sharing {
         }
     }
 
-    /// The part of a link of `rate` that `queue` of so many is meant to have: its share, or all of it with strict priority.
+    /// The part of a link of `rate` that `queue` of so many is meant to have: its share, or all of it with strict
+    /// priority.
     ///
     /// # Errors
     ///
@@ -153,8 +154,8 @@ impl FlowTable {
         self.flows.get_mut(index)
     }
 
-    /// Chooses among `queues` that of an arriving packet and counts it there. Without a queue for them, flows that answer
-    /// to marks are responsive.
+    /// Chooses among `queues` that of an arriving packet and counts it there. Without a queue for them, flows that
+    /// answer to marks are responsive.
     fn assign(&mut self, packet: &Packet, queues: usize, switching: Switching) -> QueueChoice {
         let earned = match packet.choice {
             QueueChoice::EcnResponsive if queues < 3 => QueueChoice::Responsive,

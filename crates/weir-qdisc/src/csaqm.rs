@@ -31,7 +31,7 @@ pub struct CsaqmConfig {
     pub rate: Rate,
     /// The delay above which packets are marked: K round trips in the paper, K from 0.05 to 2.
     pub target: Duration,
-    /// How often the threshold is reckoned (paper: 5 ms). At least 1 ns is taken.
+    /// How often the threshold is computed (paper: 5 ms). At least 1 ns is taken.
     pub update: Duration,
     /// Where the queue overflows (paper: 500 ms of the rate).
     pub limit: QueueLimit,

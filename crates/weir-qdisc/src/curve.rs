@@ -2,7 +2,8 @@
 //! for scalable traffic and with the larger of two for classic traffic, which squares them. Source: the DualQ paper
 //! ("Data Centre to the Home"), section 5 and Algorithm 1; RFC 9332 appendix B.
 //!
-//! The sources scale by powers of two of a second, so that a line ends at 2^-S seconds; here that end is given as a time.
+//! The sources scale by powers of two of a second, so that a line ends at 2^-S seconds; here that end is given as a
+//! time.
 
 use weir_core::{Duration, Random};
 

@@ -5,8 +5,8 @@
 //! | kernel | here |
 //! |---|---|
 //! | classes made by hand, packets put into them by filters | `flows` queues by a keyed hash, as with the `flow` filter and a divisor |
-//! | each class has a qdisc of its own, `pfifo` unless told | each flow has a drop-tail queue of `limit` packets |
-//! | a quantum for each class, the MTU with header unless told | one quantum for all, the same |
+//! | each class has a qdisc of its own, `pfifo` by default | each flow has a drop-tail queue of `limit` packets |
+//! | a quantum for each class, the MTU with header by default | one quantum for all, the same |
 //! | a class that becomes active joins the end with a deficit of one quantum | the same |
 //! | the head packet is sent if it is no longer than the deficit, else the deficit grows and the turn ends | the same |
 //! | a class that runs empty leaves; its deficit is forgotten | the same |

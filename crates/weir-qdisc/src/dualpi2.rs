@@ -100,7 +100,7 @@ impl Default for DualPi2Keys {
     }
 }
 
-/// The longest round-trip time that RFC 9332 reckons its gains for (`RTT_max`), in seconds.
+/// The longest round-trip time that RFC 9332 computes its gains for (`RTT_max`), in seconds.
 const RTT_MAX: f64 = 0.1;
 
 impl Keys for DualPi2Keys {

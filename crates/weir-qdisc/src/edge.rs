@@ -1,10 +1,10 @@
-//! The edge marker of core-stateless resource sharing: gives each packet of a flow a value, from which a bottleneck that
-//! knows no flows can tell what to mark ([`Csaqm`](crate::Csaqm)). Pure: the state of one flow is a value here; time and
-//! randomness are passed in.
+//! The edge marker of core-stateless resource sharing: gives each packet of a flow a value, from which a bottleneck
+//! that knows no flows can tell what to mark ([`Csaqm`](crate::Csaqm)). Pure: the state of one flow is a value here;
+//! time and randomness are passed in.
 //!
 //! The value of a packet is that of a rate ([`value_of`]): if a flow sends at rate R, its packets' values are spread so
-//! that those of at least the value of a rate x <= R carry the rate x. All flows use one decreasing function, so packets
-//! above some value carry the same rate of every flow that sends that much: equal shares.
+//! that those of at least the value of a rate x <= R carry the rate x. All flows use one decreasing function, so
+//! packets above some value carry the same rate of every flow that sends that much: equal shares.
 //!
 //! Sources: S. Nádas, Z. R. Turányi and S. Rácz, "Per Packet Value: A Practical Concept for Network Resource Sharing",
 //! IEEE GLOBECOM 2016; the scalable-CC paper section III, which names the marker but not its details. The authors'
@@ -21,7 +21,7 @@ use weir_core::{Duration, Random, Rate, Time};
 
 /// Binary digits of a rate's logarithm behind the point.
 const FRACTION: u32 = 11;
-/// The logarithm of the lowest rate that is told from none: 64 bit/s.
+/// The logarithm of the lowest rate that is distinguished from zero: 64 bit/s.
 const LOWEST: u32 = 6;
 
 /// The value of a rate, 1 to 65535: falls with the logarithm of the rate, interpolated linearly within octaves.
@@ -111,8 +111,8 @@ impl BucketMarker {
         Self { tokens: Box::new(full), last: now }
     }
 
-    /// The value of a packet of `wire_bytes` that comes at `now`: that of the lowest rate whose bucket has tokens for it,
-    /// which it takes from that bucket and all of higher rates. The least value if the flow is above all rates.
+    /// The value of a packet of `wire_bytes` that comes at `now`: that of the lowest rate whose bucket has tokens for
+    /// it, which it takes from that bucket and all of higher rates. The least value if the flow is above all rates.
     pub fn value(&mut self, shared: &BucketLevels, wire_bytes: u32, now: Time) -> u16 {
         let gap = now.since(self.last).min(DEEPEST).as_nanos() as i64;
         // Packets are shorter than 16 MiB; the bound keeps a wrong length from an overflow.

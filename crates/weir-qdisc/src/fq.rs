@@ -26,7 +26,7 @@ use crate::flow_hash::FlowHash;
 use crate::links::{Links, List};
 use crate::store::{Fifo, Store};
 
-/// Packets that the fast path holds before packets are told apart by flow (`fq_fastpath_check`).
+/// Packets that the fast path holds before packets are distinguished by flow (`fq_fastpath_check`).
 const FAST_PATH: u32 = 8;
 
 /// Parameters of [`Fq`].

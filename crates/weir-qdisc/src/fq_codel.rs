@@ -17,8 +17,8 @@
 //! | an empty root qdisc is bypassed (`TCQ_F_CAN_BYPASS`) | never bypassed |
 //! | one decision a super-packet | the same |
 //!
-//! RFC 8290 differs as [`codel`](super::codel) differs from RFC 8289, and in that it drops single packets from the fattest
-//! flow and names the batch as an option (section 4.1.2).
+//! RFC 8290 differs as [`codel`](super::codel) differs from RFC 8289, and in that it drops single packets from the
+//! fattest flow and names the batch as an option (section 4.1.2).
 
 mod keys;
 

@@ -13,7 +13,7 @@
 //! | `memory_limit` is counted and drops nothing | left out |
 //! | marks while the flow's probability is at most `ecn_prob` (10 %) | the same, 10 % |
 //! | delay from departure rates (`dq_rate_estimator`) | timestamps, the kernel's default |
-//! | burst allowance of 150 ms | `burst`, the same unless told |
+//! | burst allowance of 150 ms | `burst`, the same by default |
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ pub struct FqPieKeys {
     pub limit: Limit,
     /// Queues that flows are hashed into, 1 to 65536 (kernel default 1024).
     pub flows: u32,
-    /// What a flow may send in a round; the link's MTU with header unless told.
+    /// What a flow may send in a round; the link's MTU with header by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantum: Option<Bytes>,
     /// As [`PieKeys::target`].

@@ -32,12 +32,12 @@ pub trait Keys: Default + Clone + PartialEq + Debug + Display + Serialize + Dese
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError>;
 
     /// Whether every queue answers congestion with marks where it can, so that the packets that it drops nevertheless
-    /// tell little.
+    /// say little about congestion.
     fn marks(&self) -> bool {
         false
     }
 
-    /// The queues that the discipline's events speak of, in the order of their [`QueueId`](weir_core::QueueId).
+    /// The queues that the discipline's events are about, in the order of their [`QueueId`](weir_core::QueueId).
     fn queue_names(&self) -> &'static [&'static str] {
         &["queue"]
     }

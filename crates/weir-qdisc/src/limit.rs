@@ -1,7 +1,8 @@
 //! The limit of a queue as configurations give it: packets (`1000p`), bytes (`64kb`), a multiple of the
-//! bandwidth-delay product (`1bdp`) or the longest time that a packet may wait (`20ms`). The paper sizes every queue to the BDP of its own share of the link (CRQ section
-//! IV-A); its prototype turns that into a byte limit for drop-tail and, by division by 1500, into a packet limit for
-//! CoDel. iproute2 takes a bare number, whose unit depends on the discipline; here the unit must be written.
+//! bandwidth-delay product (`1bdp`) or the longest time that a packet may wait (`20ms`). The paper sizes every queue to
+//! the BDP of its own share of the link (CRQ section IV-A); its prototype turns that into a byte limit for drop-tail
+//! and, by division by 1500, into a packet limit for CoDel. iproute2 takes a bare number, whose unit depends on the
+//! discipline; here the unit must be written.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,8 +36,8 @@ impl Limit {
         }
     }
 
-    /// The limit in packets; a BDP and a time are counted in packets of `packet` bytes: the link's MTU, which is 1500 in
-    /// the CRQ prototype. `None` for bytes.
+    /// The limit in packets; a BDP and a time are counted in packets of `packet` bytes: the link's MTU, which is 1500
+    /// in the CRQ prototype. `None` for bytes.
     pub fn packets(self, rate: Rate, rtt: Duration, packet: u32) -> Option<u32> {
         match self {
             Self::Packets(packets) => Some(packets),

@@ -1,6 +1,7 @@
 //! The PI controller of PI2 and DualPI2: one probability p', moved by how far the queueing delay is from the target and
 //! how it changed. Scalable traffic is marked with k p', classic traffic with p'^2. Source: the kernel's
-//! `net/sched/sch_dualpi2.c` (`calculate_probability`), in the same integers; K. De Schepper et al., "PI2", CoNEXT 2016.
+//! `net/sched/sch_dualpi2.c` (`calculate_probability`), in the same integers; K. De Schepper et al., "PI2",
+//! CoNEXT 2016.
 //!
 //! Unlike there, a step of more than the whole range of p' saturates; the kernel cuts it to 32 bits (a delay that grows
 //! by more than 0.3 s between two updates).

@@ -1,7 +1,7 @@
 //! PI2, single queue: a PI controller moves p', arrivals of scalable senders are marked with k p', all others marked or
-//! dropped with p'^2, by two coins. Sources: K. De Schepper et al., "PI2: A Linearized AQM for both Classic and Scalable
-//! TCP", CoNEXT 2016, and its qdisc (`sch_pi2.c` of github.com/olgabo/dualpi2); the parameters of the paper "On the
-//! Incompatibility of Scalable Congestion Controls over the Internet" are the defaults.
+//! dropped with p'^2, by two coins. Sources: K. De Schepper et al., "PI2: A Linearized AQM for both Classic and
+//! Scalable TCP", CoNEXT 2016, and its qdisc (`sch_pi2.c` of github.com/olgabo/dualpi2); the parameters of the paper
+//! "On the Incompatibility of Scalable Congestion Controls over the Internet" are the defaults.
 //!
 //! | original qdisc | here |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | delay from the departure rate | age of the packet at the head, as in `sch_dualpi2.c` |
 //! | acts on arrival; not while less than two full packets wait | the same |
 //! | p' x 0.98 at each update while idle | with `decay` |
-//! | all ECN-capable packets are scalable | with `scalable any`; ECT(1) and CE only unless told (RFC 9331), ECT(0) is classic and marked |
+//! | all ECN-capable packets are scalable | with `scalable any`; by default only ECT(1) and CE (RFC 9331), ECT(0) is classic and marked |
 //! | no answer to senders that do not answer, but the limit | the same |
 
 use std::fmt;

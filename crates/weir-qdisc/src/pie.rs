@@ -1,5 +1,5 @@
-//! PIE, proportional integral controller enhanced: drops or marks arrivals with a probability that a controller moves at
-//! every `tupdate`, by how far the queueing delay is from `target` and whether it grows. Sources: RFC 8033, and the
+//! PIE, proportional integral controller enhanced: drops or marks arrivals with a probability that a controller moves
+//! at every `tupdate`, by how far the queueing delay is from `target` and whether it grows. Sources: RFC 8033, and the
 //! kernel's `include/net/pie.h` and `net/sched/sch_pie.c`, which differ ([`PieVariant`]).
 //!
 //! | reference | here |

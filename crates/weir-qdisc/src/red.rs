@@ -1,6 +1,6 @@
 //! RED, random early detection: drops or marks arrivals with a probability that grows with the average queue length.
-//! Source: the kernel's `include/net/red.h` and `net/sched/sch_red.c`, in the same integers; parameters that `tc` reckons
-//! (`tc/tc_red.c`) are reckoned here. S. Floyd and V. Jacobson, 1993; S. Floyd et al., "Adaptive RED", 2001.
+//! Source: the kernel's `include/net/red.h` and `net/sched/sch_red.c`, in the same integers; parameters that `tc`
+//! computes (`tc/tc_red.c`) are computed here. S. Floyd and V. Jacobson, 1993; S. Floyd et al., "Adaptive RED", 2001.
 //!
 //! | kernel and `tc` | here |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | a pause begins when the link asks an empty queue | when a departure leaves it empty: one packet time earlier |
 //! | `tc` fills the table in clock ticks of 64 ns, the kernel reads it by microseconds: the decay is 15.6 times too slow | the table is in microseconds |
 //! | `tc` writes natural logarithms into that table of binary shifts | the same: the average decays by ln 2 more slowly than with arrivals |
-//! | `bandwidth`, by which `tc` reckons the decay: 10mbit unless told | the link's rate |
+//! | `bandwidth`, from which `tc` computes the decay: 10mbit by default | the link's rate |
 //! | uniform spacing of drops: `qcount` arrivals since the last against a random number up to 1/max_P | the same |
 //! | from `max` on, every packet is dropped or marked; `ecn`, `harddrop`, `nodrop` | the same |
 //! | `adaptive`: every 500 ms max_P + min(1 %, max_P / 4) or x 0.9, while the average leaves the middle fifth | the same ([`Timer`]) |
@@ -42,18 +42,18 @@ const CELLS: usize = 256;
 pub struct RedKeys {
     /// In bytes or BDP.
     pub limit: Limit,
-    /// Average queue length from which packets are marked, in bytes or BDP; a third of `max` unless told.
+    /// Average queue length from which packets are marked, in bytes or BDP; a third of `max` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<Limit>,
-    /// From which all are, in bytes or BDP; a quarter of `limit` unless told.
+    /// From which all are, in bytes or BDP; a quarter of `limit` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Limit>,
     /// The marking probability just below `max`.
     pub probability: f64,
-    /// Bytes of an average packet, by which `burst` and the decay during pauses are reckoned.
+    /// Bytes of an average packet, from which `burst` and the decay during pauses are computed.
     pub avpkt: u32,
     /// Packets that may come at once without being marked, which decides the weight of the average; (2 min + max) / 3
-    /// unless told.
+    /// by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
     /// Mark rather than drop where the sender takes part in ECN.
@@ -299,8 +299,8 @@ impl RedParams {
         Action::Probably
     }
 
-    /// Moves `max_p` so that the average stays in the middle fifth between the thresholds. Returns whether it is at rest:
-    /// the same would happen at any later time without arrivals.
+    /// Moves `max_p` so that the average stays in the middle fifth between the thresholds. Returns whether it is at
+    /// rest: the same would happen at any later time without arrivals.
     fn adapt(&mut self, vars: &Vars, now: Time) -> bool {
         let average = if vars.is_busy { vars.average } else { self.after_pause(vars, now) } >> self.wlog;
         let between = (self.max - self.min).max(1);

@@ -137,8 +137,8 @@ impl HardSplit {
     }
 
     /// In which order the queues go if all may send: first the one that would soonest lose credit by waiting. At full
-    /// load it is this order (earliest deadline first) that lets all get their exact shares through one link. A tie goes
-    /// to the one of the higher number, queues that do not exist go last.
+    /// load it is this order (earliest deadline first) that lets all get their exact shares through one link. A tie
+    /// goes to the one of the higher number, queues that do not exist go last.
     pub(crate) fn order(&self, now: Time) -> [QueueChoice; MOST] {
         let mut order = QueueChoice::ALL;
         order.sort_unstable_by(|one, two| {

@@ -87,7 +87,7 @@ impl Above {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StepKeys {
-    /// Where it marks; 1 ms of sojourn time unless told (the step of DualPI2's L4S queue).
+    /// Where it marks; 1 ms of sojourn time by default (the step of DualPI2's L4S queue).
     pub threshold: Threshold,
     /// In packets, bytes or BDP.
     pub limit: Limit,

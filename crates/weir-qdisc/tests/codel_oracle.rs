@@ -214,7 +214,7 @@ fn every_slip_is_exposed() {
             None => missed.push(slip),
         }
     }
-    assert!(missed.is_empty(), "no pattern tells these from the crate's CoDel: {missed:?}");
+    assert!(missed.is_empty(), "no pattern distinguishes these from the crate's CoDel: {missed:?}");
 }
 
 /// The way from a configuration to the discipline keeps every setting: the same patterns through `QdiscConfig`.
@@ -264,7 +264,7 @@ fn the_two_kernels_differ() {
         actual(newer.params, &newer.ops) != actual(older, &newer.ops)
     };
     let found = (0..PATTERNS).filter(differ).take(3).count();
-    assert_eq!(found, 3, "the patterns do not tell 6.12 from 7.2");
+    assert_eq!(found, 3, "the patterns do not distinguish 6.12 from 7.2");
 }
 
 /// A stall whose length goes, in fine steps, through that after which exactly 256 drops are due at once: the cap of 7.2

@@ -1,6 +1,6 @@
-//! What fair queuing promises, of every discipline that queues by flow: equal rates for flows that all want more, however
-//! fast they send and however long their packets are, and short waits for a flow that sends little. The numbers are kept
-//! as a snapshot.
+//! What fair queuing promises, of every discipline that queues by flow: equal rates for flows that all want more,
+//! however fast they send and however long their packets are, and short waits for a flow that sends little. The numbers
+//! are kept as a snapshot.
 
 mod support;
 

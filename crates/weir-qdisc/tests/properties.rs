@@ -65,7 +65,7 @@ fn single() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Disciplines that tell flows apart, with limits that are met.
+/// Disciplines that distinguish flows, with limits that are met.
 fn fair() -> impl Strategy<Value = String> {
     let (limit, flows, quantum) = (1..60u32, 1..8u32, 256..6000u32);
     let fq_codel = (1..60u32, MTU..90_000, 1..20u32, 1024..5_000_000u64, 1024..50_000_000u64, any::<bool>());
@@ -418,8 +418,8 @@ proptest! {
     }
 
     /// A link may ask an empty queue as often as it likes: timers that run late come to the same as timers on time.
-    /// (Not so in CoDel, which takes a question in vain for the end of congestion, and where flows take turns and an empty
-    /// one is found out by asking.)
+    /// (Not so in CoDel, which takes a question in vain for the end of congestion, and where flows take turns and an
+    /// empty one is found out by asking.)
     #[test]
     fn asking_an_empty_queue_changes_nothing(
         words in prop_oneof![step(), red(), pie(), pi2(), curvy_red(), csaqm(), dual()],
@@ -500,8 +500,8 @@ proptest! {
         let share = Rate::from_bits_per_sec(unit * u64::from(weight));
         for (sent, event) in (0..).zip(departures(&events).filter(|event| event.packet.choice == saturated)) {
             // One packet of the other queue may be on the link when the turn comes. And at time zero, when both buckets
-            // are full, the other may go first: a full bucket gathers nothing meanwhile, so all that follows is later by
-            // that packet.
+            // are full, the other may go first: a full bucket gathers nothing meanwhile, so all that follows is later
+            // by that packet.
             let latest = share.time_for(sent * u64::from(MTU)).as_nanos() + 2 * packet_time + 1;
             prop_assert!(event.time.as_nanos() <= latest, "packet {sent} at {:?}, not {latest}", event.time);
         }

@@ -1,5 +1,5 @@
-//! A discipline of another crate is read, written, described and built like those of this one. What is registered stays so
-//! for the life of a process, which is why this test has one of its own.
+//! A discipline of another crate is read, written, described and built like those of this one. What is registered stays
+//! so for the life of a process, which is why this test has one of its own.
 
 use weir_core::{Duration, Seed};
 use weir_qdisc::config::{CodelKeys, Keys, RegisterError, Word, register};

@@ -77,8 +77,8 @@ proptest! {
         prop_assert_eq!(sent, arrivals.len() as u64);
     }
 
-    /// Ahead of its share a queue is by a packet at most (a hard one by its burst), and so behind by what the two others
-    /// are ahead.
+    /// Ahead of its share a queue is by a packet at most (a hard one by its burst), and so behind by what the two
+    /// others are ahead.
     #[test]
     fn shares_under_saturation_are_within_two_packets(
         weights in weights(),

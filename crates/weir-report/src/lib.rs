@@ -1,5 +1,5 @@
-//! What a run came to: its [`result`] with all tables, the files it is kept in ([`output`], [`read`](mod@read), [`pcapng`]),
-//! the [`summary`] for a terminal and the [`page`] for a browser.
+//! What a run came to: its [`result`] with all tables, the files it is kept in ([`output`], [`read`](mod@read),
+//! [`pcapng`]), the [`summary`] for a terminal and the [`page`] for a browser.
 
 pub mod output;
 pub mod page;

@@ -1,8 +1,8 @@
-//! The files of a run: tidy CSV tables (one row per sample, units in column names), everything else as JSON beside them,
-//! and the report.
+//! The files of a run: tidy CSV tables (one row per sample, units in column names), everything else as JSON beside
+//! them, and the report.
 //!
-//! All files are complete under other names before the first takes its own, and `run.json` takes its own last: a run that is
-//! cut off, or a full disk, leaves the files of the run before, or a folder without `run.json`.
+//! All files are complete under other names before the first takes its own, and `run.json` takes its own last: a run
+//! that is cut off, or a full disk, leaves the files of the run before, or a folder without `run.json`.
 
 mod part;
 
@@ -31,8 +31,8 @@ pub struct OutputError {
     pub source: io::Error,
 }
 
-/// Finds out whether [`write()`] could write to `dir`, before a run whose results would be lost. Makes nothing that stays:
-/// of a directory that is still missing, the nearest one that exists is tried.
+/// Finds out whether [`write()`] could write to `dir`, before a run whose results would be lost. Makes nothing that
+/// stays: of a directory that is still missing, the nearest one that exists is tried.
 ///
 /// # Errors
 /// If no file can be made there.
@@ -49,8 +49,8 @@ pub fn check_writable(dir: &Path) -> Result<(), OutputError> {
     part::create_anew(&probe).and_then(|_| fs::remove_file(&probe)).map_err(failed)
 }
 
-/// The folder of a run. What the run itself writes waits there, under other names, for [`write`](Self::write). Unless that
-/// comes to an end, the folder stays as it was.
+/// The folder of a run. What the run itself writes waits there, under other names, for [`write`](Self::write). Unless
+/// that comes to an end, the folder stays as it was.
 #[derive(Debug)]
 pub struct Folder {
     dir: PathBuf,
@@ -74,8 +74,8 @@ impl Folder {
         target
     }
 
-    /// Writes all files of `result`. Files of an earlier run are replaced, all together: `run.json` is the last. Returns the
-    /// paths in order of writing.
+    /// Writes all files of `result`. Files of an earlier run are replaced, all together: `run.json` is the last.
+    /// Returns the paths in order of writing.
     ///
     /// | file | a row is |
     /// |---|---|
@@ -89,8 +89,8 @@ impl Folder {
     /// | `run.json` | everything but the tables: configuration, seed, version, totals, health |
     ///
     /// # Errors
-    /// If the directory or a file cannot be written. Files of an earlier run stay as they are, unless a file cannot be moved to
-    /// its place: then there is no `run.json`.
+    /// If the directory or a file cannot be written. Files of an earlier run stay as they are, unless a file cannot be
+    /// moved to its place: then there is no `run.json`.
     pub fn write(mut self, result: &RunResult) -> Result<Vec<PathBuf>, OutputError> {
         fs::create_dir_all(&self.dir).map_err(|source| OutputError { path: self.dir.clone(), source })?;
         let mut files = tables(&self.dir, result)?;
@@ -128,8 +128,8 @@ pub fn place(files: Vec<Staged>) -> Result<Vec<PathBuf>, OutputError> {
     part::place_together(files).map_err(|(path, source)| OutputError { path, source })
 }
 
-/// Writes texts that belong together to files in `dir`, which is made if it is missing: all of them or none. The last one says
-/// that they are of one making.
+/// Writes texts that belong together to files in `dir`, which is made if it is missing: all of them or none. The last
+/// one says that they are of one making.
 pub fn write_together(dir: &Path, texts: &[(&str, &str)]) -> Result<(), OutputError> {
     fs::create_dir_all(dir).map_err(|source| OutputError { path: dir.to_owned(), source })?;
     let files =
@@ -339,7 +339,8 @@ fn flow_series(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64, u32,
     })
 }
 
-/// All bins of the run, also those in which nothing happened any more: when each begins, how long it is, and what it holds.
+/// All bins of the run, also those in which nothing happened any more: when each begins, how long it is, and what it
+/// holds.
 fn whole<B: Copy + Default>(result: &RunResult, bins: &[B]) -> impl Iterator<Item = (f64, f64, B)> {
     let series = &result.series;
     (0..series.bins()).map(|index| {

@@ -50,8 +50,8 @@ pub struct PcapngWriter<W: Write> {
 }
 
 impl<W: Write> PcapngWriter<W> {
-    /// Describes `interfaces`, all of one `link_type`, in `out`. Packets are cut to `snaplen` bytes; 0 keeps them whole. Each
-    /// packet is several small writes, so `out` should be buffered.
+    /// Describes `interfaces`, all of one `link_type`, in `out`. Packets are cut to `snaplen` bytes; 0 keeps them
+    /// whole. Each packet is several small writes, so `out` should be buffered.
     ///
     /// # Errors
     /// If `out` cannot be written.

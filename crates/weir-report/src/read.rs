@@ -1,7 +1,7 @@
 //! Reads a run back from the files that [`output::write`](crate::output::write) made of it.
 //!
-//! `run.json` holds all but the tables; judgements, choices and samples over time come from theirs. What a table gives as
-//! a rate or in milliseconds becomes the integer again that it was made from.
+//! `run.json` holds all but the tables; judgements, choices and samples over time come from theirs. What a table gives
+//! as a rate or in milliseconds becomes the integer again that it was made from.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

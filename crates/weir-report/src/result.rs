@@ -63,8 +63,8 @@ pub struct Meta {
     pub wall_s: f64,
     /// Kernel release and processor count of the host; none in virtual time, whose results are the same on any.
     pub machine: Option<String>,
-    /// How packets were read and written, and how the thread was scheduled, such as `xdp driver copy, deadline scheduling`;
-    /// in world `kernel` also by what they were delayed.
+    /// How packets were read and written, and how the thread was scheduled, such as
+    /// `xdp driver copy, deadline scheduling`; in world `kernel` also by what they were delayed.
     pub io: String,
     /// The complete scenario, defaults filled in.
     pub scenario: Scenario,
@@ -267,8 +267,8 @@ pub struct Health {
     pub frames_exhausted: u64,
     /// World `kernel`: packets that the driver gave back and HTB sent again.
     pub requeued: u64,
-    /// World `kernel`: arrivals, departures and drops that the kernel counted without announcing them; the times of those
-    /// packets are guesses.
+    /// World `kernel`: arrivals, departures and drops that the kernel counted without announcing them; the times of
+    /// those packets are guesses.
     pub unheard: u64,
     /// CPU seconds used by the emulator's thread; in world `kernel` by those that delay and listen.
     pub cpu_s: f64,

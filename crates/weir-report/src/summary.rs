@@ -163,7 +163,7 @@ fn detections(result: &RunResult) -> String {
 }
 
 fn workloads(result: &RunResult) -> String {
-    // A terminal has no room for what goodput tells as well.
+    // A terminal has no room for what goodput shows as well.
     let head = WORKLOAD_HEAD.into_iter().filter(|name| *name != "received");
     let mut out = table(&head.collect::<Vec<_>>());
     let time = |fct: Option<f64>| fct.map_or_else(|| "-".to_owned(), |fct| format!("{fct:.3} s"));

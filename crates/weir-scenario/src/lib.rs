@@ -316,7 +316,7 @@ impl Scenario {
         }
         for (key, count) in ["flow.server", "flow.client"].into_iter().zip(Hosts::of(&self.flows).counts()) {
             if count > MAX_ADDRESSES {
-                return fail(key, format!("{count} hosts; at most {MAX_ADDRESSES} can be told apart"));
+                return fail(key, format!("{count} hosts; at most {MAX_ADDRESSES} can be distinguished"));
             }
         }
         if let Some(flow) = self.flows.iter().find(|flow| flow.start >= self.measure.timeout) {

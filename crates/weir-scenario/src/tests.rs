@@ -177,8 +177,8 @@ fn a_value_that_makes_no_sense_has_its_line() {
     }
 }
 
-/// The tables of the reference pages are those of the declarations. With `WEIR_WRITE_PAGES` in the environment they become
-/// so.
+/// The tables of the reference pages are those of the declarations. With `WEIR_WRITE_PAGES` in the environment they
+/// become so.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the pages are files")]
 fn the_reference_pages_list_the_keys_as_they_are_declared() {

@@ -49,7 +49,8 @@ pub fn read(path: &Path) -> Result<String, FileError> {
     File::open(path).and_then(|file| read_text(file, LONGEST)).map_err(failed)
 }
 
-/// The text of a regular file of at most `most` bytes. A device or a pipe is not even opened: that may block, or do something.
+/// The text of a regular file of at most `most` bytes. A device or a pipe is not even opened: that may block, or do
+/// something.
 ///
 /// # Errors
 /// If it cannot be read, is no regular file, is too long, or is not text.

@@ -14,7 +14,7 @@ use weir_testbed::traffic::{self, Stack};
 
 /// Connections of all workloads together: each has a port.
 const MOST_CONNECTIONS: u32 = 20_000;
-/// Connections of a crowd unless told.
+/// Connections of a crowd by default.
 const CONNECTIONS: u32 = 1_000;
 
 keys! {

@@ -183,8 +183,8 @@ impl FlowSpec {
         Self::new(Kind::Quic(name.to_owned()), &[hop], rtt)
     }
 
-    /// Goes from the first of these hosts to the second, for disciplines that share by host; both 0, not told apart, unless
-    /// told.
+    /// Goes from the first of these hosts to the second, for disciplines that share by host. By default both are 0, not
+    /// distinguished.
     #[must_use]
     pub fn hosts(self, hosts: [u16; 2]) -> Self {
         Self { hosts, ..self }
@@ -208,8 +208,8 @@ impl FlowSpec {
         Self { amount, ..self }
     }
 
-    /// The share of the round-trip time that lies behind the last link, to the far end and back. The delays of the links come
-    /// on top.
+    /// The share of the round-trip time that lies behind the last link, to the far end and back. The delays of the
+    /// links come on top.
     #[must_use]
     pub fn position(self, position: f64) -> Self {
         Self { position: position.clamp(0.0, 1.0), ..self }
@@ -227,7 +227,8 @@ impl FlowSpec {
         Self { mark, ..self }
     }
 
-    /// A box on the path gives all packets this codepoint before they come to the first link, whatever the ends make of it.
+    /// A box on the path gives all packets this codepoint before they come to the first link, whatever the ends make of
+    /// it.
     #[must_use]
     pub fn remark(self, codepoint: Ecn) -> Self {
         Self { remark: Some(codepoint), ..self }
@@ -239,14 +240,14 @@ impl FlowSpec {
         Self { up, ..self }
     }
 
-    /// The receiver sends back half of what it reads, with a controller of the same name, in full packets and at the end
-    /// what remains. Only of TCP.
+    /// The receiver sends back half of what it reads, with a controller of the same name, in full packets and at the
+    /// end what remains. Only of TCP.
     #[must_use]
     pub fn two_way(self, two_way: bool) -> Self {
         Self { two_way, ..self }
     }
 
-    /// So many bytes may be in flight at most: the receiver's window. Without limit unless told.
+    /// So many bytes may be in flight at most: the receiver's window. Without limit by default.
     #[must_use]
     pub fn window(self, window: u64) -> Self {
         Self { window, ..self }
@@ -500,8 +501,8 @@ impl Flow {
         self.report.samples.shrink_to_fit();
     }
 
-    /// From the first link to the sender and back, and from the last link to the receiver and back; the delays of links on
-    /// the way are in the second.
+    /// From the first link to the sender and back, and from the last link to the receiver and back; the delays of links
+    /// on the way are in the second.
     pub(crate) fn rounds(&self) -> [Duration; 2] {
         self.routed.as_ref().map_or([self.around, self.tail + self.back], |routed| routed.rounds)
     }
@@ -512,8 +513,8 @@ impl Flow {
         around + behind
     }
 
-    /// How long a request of the receiver travels to the sender, where none is queued. Where no way of its own is simulated, the
-    /// sender stands at its link.
+    /// How long a request of the receiver travels to the sender, where none is queued. Where no way of its own is
+    /// simulated, the sender stands at its link.
     pub(crate) fn request(&self) -> Duration {
         match &self.routed {
             Some(routed) => (routed.rounds[0] + routed.rounds[1]) / 2,

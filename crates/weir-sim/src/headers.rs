@@ -1,8 +1,8 @@
 //! The headers that simulated packets would have on a real link, for parsers and captures. A packet here is numbers
 //! ([`Carried`](crate::Carried)); its bytes are made only where an [`Observer`](crate::Observer) asks for them.
 //!
-//! [`Wire`] has what all packets of a flow have in common and shows them to the law's parser. [`Frames`] writes whole headers,
-//! as a capture keeps them, with the handshakes that are not simulated.
+//! [`Wire`] has what all packets of a flow have in common and shows them to the law's parser. [`Frames`] writes whole
+//! headers, as a capture keeps them, with the handshakes that are not simulated.
 //!
 //! ```
 //! use weir_core::{Ecn, Packet, Seed, Time};

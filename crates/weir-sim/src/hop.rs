@@ -69,27 +69,27 @@ impl HopSpec {
         Self { overhead: overhead.min(u32::from(u16::MAX)), ..self }
     }
 
-    /// A packet needs this long from the end of the link's transmission to what comes next, in both directions. It comes on
-    /// top of a flow's own round-trip time.
+    /// A packet needs this long from the end of the link's transmission to what comes next, in both directions. It
+    /// comes on top of a flow's own round-trip time.
     #[must_use]
     pub fn delay(self, delay: Duration) -> Self {
         Self { delay, ..self }
     }
 
-    /// Sends when the trace lets it. The rate is then only what the discipline reckons with.
+    /// Sends when the trace lets it. The rate is then only what the discipline computes with.
     #[must_use]
     pub fn trace(self, trace: Arc<Trace>) -> Self {
         Self { trace: Some(trace), ..self }
     }
 
-    /// Sends at these rates by turns. The link's own rate is then only what the discipline reckons with.
+    /// Sends at these rates by turns. The link's own rate is then only what the discipline computes with.
     #[must_use]
     pub fn steps(self, steps: RateSteps) -> Self {
         Self { steps: Some(steps), ..self }
     }
 
-    /// All packets go through one tunnel, from before the queue to behind the link, whose end loses those that come out so many
-    /// packets behind the newest or more (anti-replay, RFC 4303 section 3.4.3).
+    /// All packets go through one tunnel, from before the queue to behind the link, whose end loses those that come out
+    /// so many packets behind the newest or more (anti-replay, RFC 4303 section 3.4.3).
     #[must_use]
     pub fn replay_window(self, packets: u32) -> Self {
         Self { replay_window: Some(packets), ..self }

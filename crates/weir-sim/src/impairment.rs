@@ -1,5 +1,5 @@
-//! What a link does to packets behind its queue, beside the constant delay: it varies the delay, loses packets, or lets some
-//! overtake others. Words are those of `tc netem`.
+//! What a link does to packets behind its queue, beside the constant delay: it varies the delay, loses packets, or lets
+//! some overtake others. Words are those of `tc netem`.
 //!
 //! | netem | here |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `loss PERCENT`, of each packet for itself | [`Impairment::loss`], of packets that the link has sent (ns-3's receive error model) |
 //! | `delay TIME reorder PERCENT`: PERCENT go at once, the others after TIME | [`Impairment::reorder`] and [`Impairment::reorder_delay`]: that share comes later, the others as they are |
 //!
-//! Each flow has draws of its own on each link, and each kind of impairment has its own, so a further flow or impairment
-//! leaves them as they are.
+//! Each flow has draws of its own on each link, and each kind of impairment has its own, so a further flow or
+//! impairment leaves them as they are.
 
 use weir_core::{Duration, Random, Seed, Time};
 
@@ -17,7 +17,8 @@ use weir_core::{Duration, Random, Seed, Time};
 pub struct Impairment {
     /// The delay is drawn evenly from up to so much less to up to so much more. At most the delay itself.
     pub jitter: Duration,
-    /// Whether packets of a flow may overtake each other by jitter; otherwise one that would has to wait for those before it.
+    /// Whether packets of a flow may overtake each other by jitter; otherwise one that would has to wait for those
+    /// before it.
     pub jitter_reorders: bool,
     /// The probability of loss, 0 to 1.
     pub loss: f64,

@@ -7,9 +7,9 @@ use crate::headers::{self, Transport, Wire};
 use crate::hop::HopId;
 use crate::observer::{Carried, Opening, Way};
 
-/// Judges the flows that go by a link, for an [`Observer`](crate::Observer) that passes on what it sees. Packets forward over
-/// the link, which its queue takes, are stamped with the verdict on their flow. `sink` hears what the law finds, with the
-/// network's numbers of flows.
+/// Judges the flows that go by a link, for an [`Observer`](crate::Observer) that passes on what it sees. Packets
+/// forward over the link, which its queue takes, are stamped with the verdict on their flow. `sink` hears what the law
+/// finds, with the network's numbers of flows.
 #[derive(Clone, Debug)]
 pub struct Judge {
     watch: Watch,
@@ -22,8 +22,8 @@ impl Judge {
         Self { watch: Watch::new(law), link }
     }
 
-    /// What [`Observer::watches_headers`](crate::Observer::watches_headers) has to answer for this law: whether it looks at
-    /// SACK blocks, which endpoints note only where somebody reads them.
+    /// What [`Observer::watches_headers`](crate::Observer::watches_headers) has to answer for this law: whether it
+    /// looks at SACK blocks, which endpoints note only where somebody reads them.
     pub fn watches_headers(&self) -> bool {
         self.watch.law().params().sack_completes_half
     }

@@ -1,5 +1,5 @@
-//! A bottleneck in virtual time: the same queue disciplines and controllers as in the other worlds, with links and endpoints
-//! that exist only as numbers. The same seed gives the same bytes, whatever the machine.
+//! A bottleneck in virtual time: the same queue disciplines and controllers as in the other worlds, with links and
+//! endpoints that exist only as numbers. The same seed gives the same bytes, whatever the machine.
 //!
 //! ```
 //! use weir_core::{Duration, Seed};

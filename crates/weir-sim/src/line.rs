@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-/// Overtaken ones that are remembered, if any are: more than come between two packets in any network that reorders sensibly.
+/// Overtaken ones that are remembered, if any are: more than come between two packets in any network that reorders
+/// sensibly.
 const REMEMBERED: usize = 1024;
 
-/// What is on its way, in the order of its numbers. One that arrives tells all that those before it did.
+/// What is on its way, in the order of its numbers. One that arrives reports all that those before it reported.
 #[derive(Clone, Debug)]
 pub(crate) struct Line<T> {
     entries: VecDeque<(u64, T)>,

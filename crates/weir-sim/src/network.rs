@@ -1,11 +1,12 @@
 //! The network: links, flows, and what happens in which order.
 //!
-//! What cannot change any more, in a flow over one queue with constant delays, is not simulated event by event. A sender
-//! stands at its link, and the way from the sender to the link is added to the way back: with a constant delay that is the
-//! same flow, seen from another clock. What leaves the link will be received after a constant delay, so the receiver takes it
-//! at once, with the time of its arrival, and the acknowledgement waits in line for its time at the sender. A packet that
-//! meets one link so costs two events: its departure there, and its share of an acknowledgement. Flows that need more have a route ([`crate::route`]), on
-//! which each packet and acknowledgement is an event wherever it comes to.
+//! What cannot change any more, in a flow over one queue with constant delays, is not simulated event by event. A
+//! sender stands at its link, and the way from the sender to the link is added to the way back: with a constant delay
+//! that is the same flow, seen from another clock. What leaves the link will be received after a constant delay, so the
+//! receiver takes it at once, with the time of its arrival, and the acknowledgement waits in line for its time at the
+//! sender. A packet that meets one link so costs two events: its departure there, and its share of an acknowledgement.
+//! Flows that need more have a route ([`crate::route`]), on which each packet and acknowledgement is an event wherever
+//! it comes to.
 
 mod links;
 mod opportunities;
@@ -122,8 +123,8 @@ impl<O: Observer> Network<O> {
         id
     }
 
-    /// Lets things happen to packets that go over a link in the other direction, if there is no queue, for flows that are
-    /// added from now on.
+    /// Lets things happen to packets that go over a link in the other direction, if there is no queue, for flows that
+    /// are added from now on.
     pub fn impair_back(&mut self, link: HopId, impairment: Impairment) {
         self.hops[link.index()].back_impairment = impairment;
     }
@@ -132,8 +133,8 @@ impl<O: Observer> Network<O> {
     ///
     /// # Errors
     ///
-    /// If its controller is not known, its path cannot be gone or varies a delay by more than there is, or if it is two-way
-    /// and not TCP.
+    /// If its controller is not known, its path cannot be gone or varies a delay by more than there is, or if it is
+    /// two-way and not TCP.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, SpecError> {
         let name = format!("flow {}", self.added);
         let answers = spec.answers()?;
@@ -206,7 +207,7 @@ impl<O: Observer> Network<O> {
         Ok(self.flows.len() as u32 - 1)
     }
 
-    /// Tells that a flow's connection opens, whose first data sets out at `data`.
+    /// Reports that a flow's connection opens, whose first data sets out at `data`.
     fn open(&mut self, index: u32, data: Time) {
         let flow = &self.flows[index as usize];
         let (ecn, offset) = match &flow.source {
@@ -236,8 +237,8 @@ impl<O: Observer> Network<O> {
         report
     }
 
-    /// If a flow's controller has ignored all marks because the path is too long: the longest round trip on which it would
-    /// answer them.
+    /// If a flow's controller has ignored all marks because the path is too long: the longest round trip on which it
+    /// would answer them.
     pub fn ignores_marks_beyond(&self, flow: FlowId) -> Option<Duration> {
         match &self.flows[flow.0 as usize].source {
             Source::Connection(sender) => sender.controller.ignores_marks_beyond(),
@@ -255,7 +256,7 @@ impl<O: Observer> Network<O> {
         &self.observer
     }
 
-    /// The observer, to be told of links and flows.
+    /// The observer, to be informed of links and flows.
     pub const fn observer_mut(&mut self) -> &mut O {
         &mut self.observer
     }
@@ -293,7 +294,7 @@ impl<O: Observer> Network<O> {
         self.now = self.now.max(end);
     }
 
-    /// The same, but no longer than until all limited flows and workloads are done. Tells whether they are.
+    /// The same, but no longer than until all limited flows and workloads are done. Returns whether they are.
     pub fn run_until_done(&mut self, latest: Time) -> bool {
         while !self.is_done()
             && let Some((now, next)) = self.agenda.take(latest)

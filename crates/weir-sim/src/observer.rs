@@ -39,8 +39,8 @@ pub struct Carried {
     pub ecn: Ecn,
     /// When it was sent, by the clock of its sender: TCP's timestamp value.
     pub sent: Time,
-    /// When the packet was sent whose timestamp it echoes (RFC 7323). Of acknowledgements, and of data of a flow that meets
-    /// more than one queue and constant delays, only if [`Observer::watches_headers`].
+    /// When the packet was sent whose timestamp it echoes (RFC 7323). Of acknowledgements, and of data of a flow that
+    /// meets more than one queue and constant delays, only if [`Observer::watches_headers`].
     pub echoed: Time,
     /// QUIC's spin bit.
     pub spin: bool,
@@ -50,8 +50,8 @@ pub struct Carried {
     pub echo: bool,
     /// Packets with CE that the sender of an acknowledgement has received (accurate ECN, QUIC's counts).
     pub marks: u64,
-    /// An acknowledgement's SACK blocks in bytes of the stream, empty ones at the end (RFC 2018), after a duplicate if there
-    /// is one (RFC 2883). Only if [`Observer::watches_headers`].
+    /// An acknowledgement's SACK blocks in bytes of the stream, empty ones at the end (RFC 2018), after a duplicate if
+    /// there is one (RFC 2883). Only if [`Observer::watches_headers`].
     pub blocks: [(u64, u64); 3],
 }
 
@@ -98,15 +98,15 @@ pub trait Observer {
         false
     }
 
-    /// A packet goes back over a link where there is no queue in that direction: at the moment at which it would have come to
-    /// one.
+    /// A packet goes back over a link where there is no queue in that direction: at the moment at which it would have
+    /// come to one.
     fn returning(&mut self, _carried: &Carried, _now: Time) {}
 
     /// A packet has left `hop` altogether.
     fn departed(&mut self, _hop: HopId, _packet: &Packet, _now: Time) {}
 
-    /// The packet of `flow` that was told of last, by [`departed`](Self::departed) or [`returning`](Self::returning), is lost
-    /// behind that link.
+    /// The packet of `flow` that was reported last, by [`departed`](Self::departed) or [`returning`](Self::returning),
+    /// is lost behind that link.
     fn lost(&mut self, _flow: FlowId, _now: Time) {}
 }
 

@@ -1,9 +1,10 @@
-//! A tunnel's anti-replay window (RFC 4303 section 3.4.3): its entry numbers packets before the queue, and its end refuses
-//! those that are so many numbers or more behind the newest. A queue that lets packets overtake each other makes them so.
+//! A tunnel's anti-replay window (RFC 4303 section 3.4.3): its entry numbers packets before the queue, and its end
+//! refuses those that are so many numbers or more behind the newest. A queue that lets packets overtake each other
+//! makes them so.
 
 use std::collections::VecDeque;
 
-/// The packets that the tunnel's end can still tell apart.
+/// The packets that the tunnel's end can still distinguish.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
     window: u64,

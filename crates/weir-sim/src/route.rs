@@ -1,5 +1,5 @@
-//! Routes: over which queues a flow's packets go in each direction, for flows that need more than one queue and constant
-//! delays. What they meet happens event by event, at the time at which it happens.
+//! Routes: over which queues a flow's packets go in each direction, for flows that need more than one queue and
+//! constant delays. What they meet happens event by event, at the time at which it happens.
 
 use weir_core::{Duration, Seed, Time};
 
@@ -48,7 +48,7 @@ pub(crate) struct Alone {
 pub(crate) struct Rider {
     /// The stream of the other end has come this far, in packets.
     pub(crate) next: u64,
-    /// What its end tells of marks: see [`Receiver::marks`](crate::endpoint::Receiver::marks).
+    /// What its end reports of marks: see [`Receiver::marks`](crate::endpoint::Receiver::marks).
     pub(crate) marks: (bool, u64),
     /// The acknowledgement, if one was due.
     pub(crate) answer: Option<Answer>,
@@ -65,12 +65,13 @@ pub(crate) struct Routed {
     pub(crate) routes: [Route; 2],
     /// See [`Flow::rounds`](crate::flow::Flow::rounds).
     pub(crate) rounds: [Duration; 2],
-    /// Acknowledgements alone that are on their way to the sender. A later one tells all that an earlier one did, so one that
-    /// arrives takes those before it away.
+    /// Acknowledgements alone that are on their way to the sender. A later one reports all that an earlier one did, so
+    /// one that arrives takes those before it away.
     pub(crate) acks: Line<Alone>,
     /// Those that ride on data, by the packets that carry them.
     pub(crate) riders: Line<Rider>,
-    /// What data of this half echoes, [`Flow::heard`](crate::flow::Flow::heard) when it set out; none where nobody looks.
+    /// What data of this half echoes, [`Flow::heard`](crate::flow::Flow::heard) when it set out; none where nobody
+    /// looks.
     pub(crate) echoes: Line<Time>,
     /// Bytes that the receiver of a two-way flow has written back.
     pub(crate) answered: u64,
@@ -94,8 +95,8 @@ impl Route {
 }
 
 impl Routed {
-    /// Of flow `owner`, with draws from streams named after `name`; nothing if it is one that constant delays do for. What is
-    /// `watched` has a stop on each side of each link.
+    /// Of flow `owner`, with draws from streams named after `name`; nothing if it is one that constant delays do for.
+    /// What is `watched` has a stop on each side of each link.
     pub(crate) fn of(
         spec: &FlowSpec,
         hops: &[Hop],

@@ -60,7 +60,7 @@ const FIRST_PORT: u16 = 20_000;
 /// Makes a controller of one's own.
 type Make = Box<dyn FnOnce(&Setup) -> Box<dyn Controller>>;
 
-/// A link and the flows that are to share it. What is wrong in any of the words is told by [`run`](Share::run).
+/// A link and the flows that are to share it. [`run`](Share::run) reports what is wrong in any of the words.
 pub struct Share<'a> {
     rate: &'a str,
     rtt: &'a str,
@@ -87,9 +87,9 @@ pub enum ShareError {
 }
 
 impl<'a> Share<'a> {
-    /// A link of `rate` (`50mbit`) and round-trip time `rtt` without queue (`40ms`) behind a discipline (`codel ecn`), all
-    /// written as in a scenario. Where it is a `crq`, the law judges the flows as its preset `paper` does, and each goes to
-    /// the queue that it earns ([`Shared::choice`]).
+    /// A link of `rate` (`50mbit`) and round-trip time `rtt` without queue (`40ms`) behind a discipline (`codel ecn`),
+    /// all written as in a scenario. Where it is a `crq`, the law judges the flows as its preset `paper` does, and each
+    /// goes to the queue that it earns ([`Shared::choice`]).
     pub fn new(rate: &'a str, rtt: &'a str, qdisc: &'a str) -> Self {
         Self { rate, rtt, qdisc, seed: Seed::default(), ecn: false, flows: Vec::new(), wrong: None }
     }

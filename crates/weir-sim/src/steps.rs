@@ -1,5 +1,5 @@
-//! Links whose rate changes at given times (RFC 7928 section 8.2.6): each rate holds for its time, then comes the next. What
-//! is under way when the rate changes goes on at the rate that it began with.
+//! Links whose rate changes at given times (RFC 7928 section 8.2.6): each rate holds for its time, then comes the next.
+//! What is under way when the rate changes goes on at the rate that it began with.
 
 use weir_core::{Duration, Rate, Time};
 
@@ -66,8 +66,8 @@ impl RateSteps {
         self.steps.iter().find(|(_, end)| since < *end).map_or(last, |(rate, _)| *rate)
     }
 
-    /// The times from the start until `end` through which the rate is the same, with that rate; `None` if there are more than
-    /// `most`.
+    /// The times from the start until `end` through which the rate is the same, with that rate; `None` if there are
+    /// more than `most`.
     pub fn spans(&self, end: Time, most: usize) -> Option<Vec<(Time, Time, Rate)>> {
         let mut spans = Vec::new();
         let (mut round, mut from) = (Time::ZERO, Time::ZERO);

@@ -90,7 +90,8 @@ impl Trace {
         whole * self.lines.len() as u64 + self.lines.partition_point(|line| at(*line) <= rest) as u64
     }
 
-    /// How often the trace has been gone through at `time`, and the rest. At the very end of a round the next has begun.
+    /// How often the trace has been gone through at `time`, and the rest. At the very end of a round the next has
+    /// begun.
     fn split(&self, time: Time) -> (u64, Duration) {
         let (time, period) = (time.as_nanos(), self.period().as_nanos());
         (time / period, Duration::from_nanos(time % period))

@@ -1,4 +1,5 @@
-//! What happens to a flow's packets on their way to the first link, for experiments with losses and marks that no queue makes.
+//! What happens to a flow's packets on their way to the first link, for experiments with losses and marks that no queue
+//! makes.
 
 use weir_core::{Ecn, Packet, Random};
 

@@ -1,5 +1,5 @@
-//! What others do to packets on the way: rates that change, a tunnel with an anti-replay window, and boxes that rewrite the
-//! codepoint.
+//! What others do to packets on the way: rates that change, a tunnel with an anti-replay window, and boxes that rewrite
+//! the codepoint.
 
 mod notation;
 
@@ -37,8 +37,8 @@ fn a_link_keeps_to_each_of_its_rates_and_is_never_idle_meanwhile() {
     }
 }
 
-/// Goodput of Cubic and of Prague over 30 Mbit/s, and the packets that a tunnel has refused. While one waits for the 15 ms
-/// that the classic queue aims at, the link lets 37 others go.
+/// Goodput of Cubic and of Prague over 30 Mbit/s, and the packets that a tunnel has refused. While one waits for the 15
+/// ms that the classic queue aims at, the link lets 37 others go.
 fn in_a_tunnel(qdisc: &str, window: Option<u32>) -> ([u64; 2], u64) {
     let mut network = network();
     let link = hop("30mbit", qdisc);
@@ -103,7 +103,7 @@ fn a_rewritten_codepoint_decides_what_the_queue_does_and_not_what_the_sender_kno
     // Bleached: the queue drops.
     let (_, lost, marked) = rewritten(true, Some(Ecn::NotEct), "codel ecn");
     assert!(lost > 10 && marked == 0, "{lost} {marked}");
-    // Who does not use ECN is never told of its marks, and only the limit of the queue holds it.
+    // A sender that does not use ECN never learns of its marks, and only the limit of the queue holds it.
     let plain = rewritten(false, None, "codel ecn limit 300p");
     let gamed = rewritten(false, Some(Ecn::Ect1), "codel ecn limit 300p");
     assert!(plain.2 == 0 && gamed.2 == 0, "{plain:?} {gamed:?}");

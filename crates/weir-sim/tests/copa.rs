@@ -1,5 +1,5 @@
-//! Copa's two modes in a network: low delay with a queue of its own, a fair share beside a flow that fills the queue, and low
-//! delay again when that is gone.
+//! Copa's two modes in a network: low delay with a queue of its own, a fair share beside a flow that fills the queue,
+//! and low delay again when that is gone.
 
 use weir_core::{Duration, FlowId, Seed, Time};
 use weir_sim::{Amount, FlowSpec, HopSpec, Network};

@@ -41,8 +41,8 @@ fn packets_allocate_nothing() {
             network.add_flow(FlowSpec::tcp(name, hop, RTT).unwrap()).unwrap();
         }
         network.add_flow(FlowSpec::quic("cubic", hop, RTT).unwrap().ecn(true)).unwrap();
-        // A line that is longer than ever before and the record of looks at a sender that is full double their room; by then
-        // that is rare. Between those nothing is allocated at all.
+        // A line that is longer than ever before and the record of looks at a sender that is full double their room; by
+        // then that is rare. Between those nothing is allocated at all.
         network.run_until(at(30));
         let start = allocations();
         let packets = network.hop(hop).packets;

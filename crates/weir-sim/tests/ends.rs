@@ -187,7 +187,8 @@ fn packets_wait_for_others_to_go_with() {
     // What one acknowledgement of two lets go.
     let few = together("reno", 20, false);
     assert!((1.9..2.6).contains(&few), "{few}");
-    // 1.2 times 50 Mbit/s make four in 1/1024 s, and 64 kB / 2^(1 ms / 512 us) eleven more; a third of the window goes at once.
+    // 1.2 times 50 Mbit/s make four in 1/1024 s, and 64 kB / 2^(1 ms / 512 us) eleven more; a third of the window goes
+    // at once.
     for (rtt, least, most) in [(20, 2.8, 4.2), (1, 3.0, 15.0)] {
         let many = together("reno", rtt, true);
         assert!((least..most).contains(&many), "{rtt} ms: {many}");
@@ -234,7 +235,7 @@ fn all_of_it_gives_the_same_bytes_again() {
     assert_ne!(run(0), run(1));
 }
 
-/// Keeps what it is told of its handshake.
+/// Keeps what is reported of its handshake.
 struct Greeted(std::sync::Arc<std::sync::Mutex<Option<Duration>>>);
 
 impl weir_cc::Controller for Greeted {

@@ -1,7 +1,7 @@
-//! The scenarios that ns-3 validates its TCP with (`examples/tcp/tcp-validation.cc`, which has the envelopes): one flow at
-//! 50 Mbit/s behind CoDel. Its frames are of 1502 bytes (PPP) for a payload of 1448, so the link here is as much faster as
-//! frames are longer; its flows begin after 5 s, here at once. Where ns-3 and the simulator differ, Linux 7.2.12 is asked, in
-//! the same scenario in world `vm`. docs/validation/ns3.md has the results.
+//! The scenarios that ns-3 validates its TCP with (`examples/tcp/tcp-validation.cc`, which has the envelopes): one flow
+//! at 50 Mbit/s behind CoDel. Its frames are of 1502 bytes (PPP) for a payload of 1448, so the link here is as much
+//! faster as frames are longer; its flows begin after 5 s, here at once. Where ns-3 and the simulator differ, Linux
+//! 7.2.12 is asked, in the same scenario in world `vm`. docs/validation/ns3.md has the results.
 
 mod notation;
 
@@ -94,8 +94,8 @@ fn dctcp_at_10_ms_fills_the_link_within_half_a_second_and_is_marked_by_its_law()
 
 #[test]
 fn dctcp_at_10_ms_is_marked_as_in_linux() {
-    // There: two runs of the first and one of each other. A wait is a whole number of packets and what is left of the round
-    // trip, so a tenth of a millisecond more or less changes how many wait for 1 ms.
+    // There: two runs of the first and one of each other. A wait is a whole number of packets and what is left of the
+    // round trip, so a tenth of a millisecond more or less changes how many wait for 1 ms.
     let there = [(10_000, 0.0599), (10_050, 0.0760), (10_100, 0.0763), (10_150, 0.0791), (10_200, 0.0783)];
     let here =
         there.map(|(micros, _)| marked(&looks(("dctcp", true), STEP, Duration::from_micros(micros), 15)));

@@ -1,5 +1,5 @@
-//! What fair queuing promises, end to end: TCP flows of different controllers get equal rates, whatever they would take from
-//! each other in one queue.
+//! What fair queuing promises, end to end: TCP flows of different controllers get equal rates, whatever they would take
+//! from each other in one queue.
 
 use std::fmt::Write as _;
 

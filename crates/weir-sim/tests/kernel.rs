@@ -1,7 +1,7 @@
-//! The same scenes as a kernel ran them: Linux 7.2.12 and 7.2.13 in a micro-VM with HTB and netem, in bunches or one packet at a
-//! time, goodput over 25 s after 10 s and the age of the first packet in the queue, looked at many times a second; and the testbed
-//! of the DualPI2 authors (arXiv 2209.01078, data in olgaalb/dualpi2eval). docs/validation/linux.md says what
-//! differs and why.
+//! The same scenes as a kernel ran them: Linux 7.2.12 and 7.2.13 in a micro-VM with HTB and netem, in bunches or one
+//! packet at a time, goodput over 25 s after 10 s and the age of the first packet in the queue, looked at many times a
+//! second; and the testbed of the DualPI2 authors (arXiv 2209.01078, data in olgaalb/dualpi2eval).
+//! docs/validation/linux.md says what differs and why.
 
 #[path = "kernel/scene.rs"]
 mod scene;
@@ -211,8 +211,8 @@ fn flows_fare_as_in_linux_7_2() {
     insta::assert_snapshot!(table);
 }
 
-/// One Prague and one Cubic flow of the round trips given, at 40 Mbit/s; there: Mbit/s of each, mean wait in each queue in ms,
-/// per cent marked and dropped. Zero: no such flow.
+/// One Prague and one Cubic flow of the round trips given, at 40 Mbit/s; there: Mbit/s of each, mean wait in each queue
+/// in ms, per cent marked and dropped. Zero: no such flow.
 const AUTHORS: &[(u64, u64, [f64; 6])] = &[
     (5, 0, [39.6, 0.0, 0.52, 0.0, 6.45, 0.0]),
     (5, 5, [19.9, 19.7, 0.32, 14.9, 6.34, 0.13]),

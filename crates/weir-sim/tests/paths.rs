@@ -1,5 +1,5 @@
-//! What must hold over several links, with queues for acknowledgements, impairments and traces; and that flows with routes
-//! do what flows without do where both can.
+//! What must hold over several links, with queues for acknowledgements, impairments and traces; and that flows with
+//! routes do what flows without do where both can.
 
 mod books;
 mod notation;
@@ -22,8 +22,8 @@ fn cellular() -> Arc<Trace> {
     Arc::new(Trace::parse(&lines.map(|ms| format!("{ms}\n")).collect::<String>()).unwrap())
 }
 
-/// All that this file is about in one network: three links, the second with a queue for what goes back and the third with a
-/// trace, jitter, loss and reordering, and traffic of all kinds, none of which is endless.
+/// All that this file is about in one network: three links, the second with a queue for what goes back and the third
+/// with a trace, jitter, loss and reordering, and traffic of all kinds, none of which is endless.
 fn everything<O: Observer>(seed: Seed, observer: O) -> (Network<O>, Vec<HopId>, Vec<FlowId>) {
     let mut network = Network::new(seed, observer);
     let jitter = Impairment { jitter: ms(2), ..Impairment::default() };

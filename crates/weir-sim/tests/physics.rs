@@ -1,5 +1,5 @@
-//! What must hold in any network: the same seed gives the same result, packets do not vanish, links keep to their rate and
-//! are never idle with a backlog, and Little's law.
+//! What must hold in any network: the same seed gives the same result, packets do not vanish, links keep to their rate
+//! and are never idle with a backlog, and Little's law.
 
 mod books;
 mod notation;

@@ -1,6 +1,6 @@
-//! Response functions, end to end: the mean window that a flow holds in the simulator where packets are lost or marked with
-//! probability p, beside what theory has (`theory/laws.rs` derives each). Receivers acknowledge every packet, unless a
-//! row says otherwise. docs/validation/theory.md says what the tables show.
+//! Response functions, end to end: the mean window that a flow holds in the simulator where packets are lost or marked
+//! with probability p, beside what theory has (`theory/laws.rs` derives each). Receivers acknowledge every packet,
+//! unless a row says otherwise. docs/validation/theory.md says what the tables show.
 
 #[path = "theory/laws.rs"]
 mod laws;
@@ -77,8 +77,8 @@ fn reno_holds_a_window_of_1_22_over_the_root_of_p() {
     insta::assert_snapshot!(table);
 }
 
-/// CReno, Cubic in the mode in which the paper on the coupled AQM has it growing by a packet a round trip with a factor of 0.7,
-/// and Reno beside it where marks come evenly, as both formulas assume.
+/// CReno, Cubic in the mode in which the paper on the coupled AQM has it growing by a packet a round trip with a factor
+/// of 0.7, and Reno beside it where marks come evenly, as both formulas assume.
 #[test]
 fn creno_and_reno_hold_the_windows_of_their_saw_teeth() {
     let mut table = String::from("controller  signals  rtt_ms       p        W  by theory  ratio\n");
@@ -204,8 +204,8 @@ fn cubic_follows_its_curve_under_even_marks() {
     insta::assert_snapshot!(table);
 }
 
-/// The formula itself has no fast convergence: its teeth are all alike. Near its window a tooth of whole packets is a packet lower
-/// than the one before, so that such a sender takes some 200 of them to come down from slow start.
+/// The formula itself has no fast convergence: its teeth are all alike. Near its window a tooth of whole packets is a
+/// packet lower than the one before, so that such a sender takes some 200 of them to come down from slow start.
 #[test]
 fn cubic_without_fast_convergence_follows_its_curve_as_it_is_written() {
     let mut table = String::from("rtt_ms        p        W  1.05(T/p)^.75  ratio\n");
@@ -225,13 +225,13 @@ fn cubic_without_fast_convergence_follows_its_curve_as_it_is_written() {
     insta::assert_snapshot!(table);
 }
 
-/// The round trip that a sender reckons with: Prague takes none for shorter than its target, once it has had 500.
+/// The round trip that a sender computes with: Prague takes none for shorter than its target, once it has had 500.
 fn reckoned(controller: &str, rtt: Duration) -> Duration {
     if controller == "prague" { rtt.max(PragueParams::default().target) } else { rtt }
 }
 
-/// Long enough to forget the beginning ten times over: the window moves towards its mean within 2/p round trips. (At 5 ms
-/// Prague has its 500 within the warm-up.)
+/// Long enough to forget the beginning ten times over: the window moves towards its mean within 2/p round trips. (At 5
+/// ms Prague has its 500 within the warm-up.)
 fn with_marks(
     controller: &str,
     fluid: bool,
@@ -346,8 +346,9 @@ fn dctcp_marks_of_a_step_follow_its_cycle() {
             let (paper, law) = ((2.0 / window).sqrt(), laws::step_dctcp(window));
             let name = if at_once { "dctcp, at once" } else { controller };
             if name == "dctcp" {
-                // Proportional rate reduction takes a round trip, in which packets are still marked for the queue that it
-                // has not taken away yet; they begin a second reduction. What falls in two steps is marked less often.
+                // Proportional rate reduction takes a round trip, in which packets are still marked for the queue that
+                // it has not taken away yet; they begin a second reduction. What falls in two steps is marked less
+                // often.
                 assert!((0.6..0.9).contains(&(marked / law)), "{mbit} {rtt}: {marked}, by theory {law}");
             } else {
                 assert_close(&format!("{name} {mbit} {rtt}"), marked, law);

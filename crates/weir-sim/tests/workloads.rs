@@ -1,5 +1,5 @@
-//! Workloads: arrivals and sizes are what was asked for, what is offered below the link's rate is carried, and draws are each
-//! workload's own.
+//! Workloads: arrivals and sizes are what was asked for, what is offered below the link's rate is carried, and draws
+//! are each workload's own.
 
 mod notation;
 

@@ -182,7 +182,7 @@ impl Namespace {
         self.batch("ip", &[], lines)
     }
 
-    /// As [`Namespace::ip`] with `ip -6`, for objects whose IP version no address tells, such as `rule`.
+    /// As [`Namespace::ip`] with `ip -6`, for objects whose IP version no address shows, such as `rule`.
     ///
     /// # Errors
     /// As [`Namespace::ip`].
@@ -209,7 +209,8 @@ impl Namespace {
         })
     }
 
-    /// The queue disciplines of an interface in the namespace, with what they counted; none if there is no such interface.
+    /// The queue disciplines of an interface in the namespace, with what they counted; none if there is no such
+    /// interface.
     ///
     /// # Errors
     /// [`HostError::Statistics`] if `tc` does not say.

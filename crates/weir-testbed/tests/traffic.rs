@@ -97,7 +97,8 @@ fn a_tcp_flow_fills_a_slow_link_and_its_samples_show_the_queue() {
     assert!(looks >= 10 && looks as f64 <= seconds * 100.0 + 2.0, "{looks} in {seconds} s");
     let highest = result.samples.iter().map(|sample| sample.rtt_us).max().unwrap();
     assert!(highest >= 8_000, "{highest} us; a full queue holds 16 ms");
-    // What was under way by Little's law, at the rate that there was: most of the 100 kB of the queue, and not much more.
+    // What was under way by Little's law, at the rate that there was: most of the 100 kB of the queue, and not much
+    // more.
     let rtt = result.samples.iter().map(|sample| sample.rtt_us).sum::<u64>() as f64 / looks as f64 / 1e6;
     let under_way = rtt * 6e6 / 1448.0 * 1514.0 / seconds;
     println!("{seconds} s, {looks} looks, {highest} us at most, {under_way} bytes under way");
@@ -167,8 +168,8 @@ fn udp_keeps_its_rate() {
             assert_eq!((packet.wire_bytes, packet.ecn), (1514, ecn));
             assert_eq!(packet.payload[0], if fixed_bit { 0x40 } else { 0 });
         }
-        // Evenly spread, by number and time stamp of each: a batch of 200 us ahead of its time at most, and no later than the
-        // sender says of itself.
+        // Evenly spread, by number and time stamp of each: a batch of 200 us ahead of its time at most, and no later
+        // than the sender says of itself.
         let latest = counts.latest.as_nanos();
         for packet in &data {
             let field = |at: usize| u64::from_be_bytes(packet.payload[at..at + 8].try_into().unwrap());
@@ -191,7 +192,8 @@ fn udp_counts_what_a_full_queue_drops() {
     let result = run(&topology, &spec);
     let counts = result.udp.unwrap();
     println!("{counts:?}");
-    // Twice the link's rate, or what is caught up with in bursts: a full queue of 66 datagrams passes, and others do not.
+    // Twice the link's rate, or what is caught up with in bursts: a full queue of 66 datagrams passes, and others do
+    // not.
     assert!(counts.received > 66 && counts.lost * 3 > counts.sent, "{counts:?}");
     // No more than the link carries in that time, and queue and bucket hold.
     let seconds = result.finished.unwrap().since(result.started.unwrap()).as_secs_f64();
@@ -238,8 +240,8 @@ fn quic_delivers_with_each_controller_and_spins_once_a_round_trip() {
         assert!(edges.len() as u64 * 10 > cycles * 6, "{controller}: too few");
         // BBR keeps the queue so short that the mean over time says little about a cycle.
         assert!(*controller == "bbr3" || (edges.len() as u64) < cycles * 2, "{controller}: too many");
-        // Random bits change in half of the packets, give or take one in a hundred. BBR keeps three packets in flight here, and
-        // has had an edge every 2.9; the others have dozens.
+        // Random bits change in half of the packets, give or take one in a hundred. BBR keeps three packets in flight
+        // here, and has had an edge every 2.9; the others have dozens.
         let longest = if *controller == "bbr3" { 4.0 / 9.0 } else { 1.0 / 3.0 };
         let share = edges.len() as f64 / data.len() as f64;
         assert!(

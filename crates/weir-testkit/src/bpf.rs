@@ -154,7 +154,7 @@ impl Theirs {
     /// Whether it is still there: nobody has taken it off, and its interface is.
     ///
     /// # Panics
-    /// If the kernel does not tell.
+    /// If the kernel does not answer.
     pub fn is_there(&self) -> bool {
         // `struct bpf_link_info`: type, number, number of the program, then what is of this type, which begins with the
         // interface's index; that of an interface that is gone is 0.

@@ -1,6 +1,6 @@
-//! Tests that cannot run here. Rust's harness counts a test that returns early as passed, so a skip is a line on standard
-//! error that names the test, past the harness's capture: `SKIPPED name: needs root: network namespaces`. `.ci/run` counts
-//! these lines. [`MUST_RUN`] lists what is known to be there: a skip for want of that is a failure.
+//! Tests that cannot run here. Rust's harness counts a test that returns early as passed, so a skip is a line on
+//! standard error that names the test, past the harness's capture: `SKIPPED name: needs root: network namespaces`.
+//! `.ci/run` counts these lines. [`MUST_RUN`] lists what is known to be there: a skip for want of that is a failure.
 
 use std::io::Write;
 use std::path::Path;

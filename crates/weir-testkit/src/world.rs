@@ -1,5 +1,5 @@
-//! Three network namespaces in a row, for tests on real interfaces: server - bottleneck - client. Held by descriptors of
-//! this process only, so that nothing outlives it.
+//! Three network namespaces in a row, for tests on real interfaces: server - bottleneck - client. Held by descriptors
+//! of this process only, so that nothing outlives it.
 #![allow(dead_code)] // Each test file uses some of it.
 
 use std::fs::File;

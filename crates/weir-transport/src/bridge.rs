@@ -3,7 +3,7 @@
 //! | weir-cc's transport | over noq |
 //! |---|---|
 //! | payload bytes | bytes of whole QUIC packets, as noq counts the window |
-//! | one [`Ack`] tells what was delivered, marked and lost | two: noq declares losses once it is done with what was delivered |
+//! | one [`Ack`] reports what was delivered, marked and lost | two: noq declares losses once it is done with what was delivered |
 //! | round-trip time of the newest packet | the same, the receiver's delay of acknowledgements included |
 //! | marks, counted | [`Marks`]; noq's own word that there were some is not used |
 //! | the stream is delivered up to `una`, sent up to `next` | packets, each of which is sent but once: up to the oldest under way, or that was until this report of losses |
@@ -178,7 +178,7 @@ impl Bridge {
         }
     }
 
-    /// Marks of which no acknowledgement has told the controller, of those just delivered.
+    /// Of the packets just delivered, the marks that have not been reported to the controller.
     fn new_marks(&mut self) -> Count {
         let count = self.make.marks().count();
         let new = count.saturating_sub(self.marks_seen);
@@ -187,7 +187,7 @@ impl Bridge {
         Count { packets, bytes: (u64::from(packets) * u64::from(self.mtu)).min(self.delivered.bytes) }
     }
 
-    /// Tells the controller what was delivered and lost; one of both is nothing.
+    /// Reports what was delivered and lost to the controller; one of the two is nothing.
     fn report(&mut self, now: Time, prior_in_flight: u64, app_limited: bool) {
         // A loss found by a timer comes without an ACK frame.
         let ce = if self.delivered.packets > 0 { self.new_marks() } else { Count::default() };

@@ -1,8 +1,9 @@
 //! Fetches a kernel from a Debian mirror: index, packages, the files of them that are needed. Nothing is installed.
 //!
-//! What is trusted: the archive's key on this host (`debian-archive-keyring`) signs `InRelease`, which holds the checksum
-//! of the index, which holds those of the packages. Where `gpgv` or the key is missing, the result says so. A signature or
-//! a checksum that is wrong is an error. Dates are not checked, so a mirror that lags, or a snapshot of one, can be used.
+//! What is trusted: the archive's key on this host (`debian-archive-keyring`) signs `InRelease`, which holds the
+//! checksum of the index, which holds those of the packages. Where `gpgv` or the key is missing, the result says so. A
+//! signature or a checksum that is wrong is an error. Dates are not checked, so a mirror that lags, or a snapshot of
+//! one, can be used.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ pub struct Fetch<'a> {
     pub mirror: Option<String>,
     /// The key that the mirror's index must be signed with; [`KEYRING`] but for tests.
     pub keyring: PathBuf,
-    /// Told what is downloaded, how many bytes are there and how many there will be.
+    /// Called with what is downloaded, how many bytes are there and how many there will be.
     pub progress: &'a mut dyn FnMut(&str, u64, u64),
     /// Ends it early.
     pub stop: &'a AtomicBool,
@@ -35,8 +36,8 @@ pub struct Fetch<'a> {
 /// Brings the newest cloud kernel of `series` into the cache. A kernel that is there already is left as it is.
 ///
 /// # Errors
-/// If no suite has it, the mirror cannot be reached, what it sends is not what the archive signed, or the cache cannot be
-/// written. What was downloaded until then is kept and used by the next attempt.
+/// If no suite has it, the mirror cannot be reached, what it sends is not what the archive signed, or the cache cannot
+/// be written. What was downloaded until then is kept and used by the next attempt.
 pub fn fetch(cache: &Cache, series: &str, mut how: Fetch<'_>) -> Result<Kernel, VmError> {
     match cache.kernel(series) {
         Err(VmError::NotFetched { .. } | VmError::Broken { .. }) => {}
@@ -96,7 +97,8 @@ fn find(
     Err(VmError::NoSuchKernel { series: series.to_owned(), mirror: mirror.to_owned(), offered })
 }
 
-/// Whether the mirror has no such file, as none has every suite: what curl says of HTTP's 404, and of a mirror on a disk.
+/// Whether the mirror has no such file, as none has every suite: what curl says of HTTP's 404, and of a mirror on a
+/// disk.
 fn is_not_there(complaint: &str) -> bool {
     complaint.contains("returned error: 404") || complaint.contains("(37)")
 }
@@ -169,7 +171,7 @@ fn download_package(mirror: &str, package: &Package, deb: &Path, how: &mut Fetch
     })
 }
 
-/// Downloads `url` to `to`, telling how far it is.
+/// Downloads `url` to `to`, reporting how far it is.
 fn download(url: &str, to: &Path, size: Option<u64>, what: &str, how: &mut Fetch<'_>) -> Result<(), VmError> {
     let mut curl = CURL.command()?;
     curl.args([
@@ -211,7 +213,7 @@ fn check(file: &Path, expected: &str, what: &str, stop: &AtomicBool) -> Result<(
     sum.arg("--").arg(file);
     let printed = SHA256SUM.run(&mut sum, stop, &mut || ())?;
     let printed = String::from_utf8_lossy(&printed);
-    // A backslash in front tells that the name of the file is quoted.
+    // A backslash in front says that the name of the file is quoted.
     let found = printed.split_whitespace().next().unwrap_or_default().trim_start_matches('\\');
     if found == expected {
         return Ok(());

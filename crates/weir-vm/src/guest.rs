@@ -1,5 +1,5 @@
-//! One guest, from its start to its end: QEMU boots a kernel with an archive in memory for its file system, the guest runs
-//! a job, and what the job printed and left comes back.
+//! One guest, from its start to its end: QEMU boots a kernel with an archive in memory for its file system, the guest
+//! runs a job, and what the job printed and left comes back.
 //!
 //! Three virtio-serial ports carry the job's standard output, its standard error, and at the end a tar archive of
 //! `/results`; the serial port carries the kernel's console. The guest has no disk and no network card.
@@ -58,8 +58,9 @@ pub struct Guest {
     pub timeout: Duration,
     /// Emulates the processor even where KVM works.
     pub emulate: bool,
-    /// Lets the guest's clock count its instructions, a nanosecond each, instead of following the host's: a guest on a slow
-    /// or busy host then takes longer and measures the same. Emulates, with one processor; a guest that waits skips ahead.
+    /// Lets the guest's clock count its instructions, a nanosecond each, instead of following the host's: a guest on a
+    /// slow or busy host then takes longer and measures the same. Emulates, with one processor; a guest that waits
+    /// skips ahead.
     pub virtual_time: bool,
 }
 
@@ -162,8 +163,8 @@ impl Guest {
     /// `on_line` as they come.
     ///
     /// # Errors
-    /// If QEMU or a program for the guest is missing, the kernel panics, the guest dies or exceeds its time, or `stop` is
-    /// set. Nothing is left running or on disk.
+    /// If QEMU or a program for the guest is missing, the kernel panics, the guest dies or exceeds its time, or `stop`
+    /// is set. Nothing is left running or on disk.
     pub fn run(
         &self,
         script: &str,
@@ -176,7 +177,7 @@ impl Guest {
                 "micro-VMs are made of this host's programs and an x86-64 kernel, but this host is {host}"
             )));
         }
-        // Packing takes a while: what is missing is better told at once.
+        // Packing takes a while: what is missing is better reported at once.
         QEMU.command()?;
         let dir = tempfile::Builder::new().prefix(&folder_prefix()).tempdir();
         let dir = dir.map_err(VmError::file(&std::env::temp_dir()))?;
@@ -255,8 +256,8 @@ impl Guest {
 
     fn arguments(&self, qemu: &mut Command, dir: &Path, accelerator: &str) {
         let path = |name: &str| dir.join(name).display().to_string();
-        // QEMU 7.2's emulation of cmpxchg16b leaves garbage in the flags, on which kernel 6.12 panics within minutes: it
-        // guards its memory allocator with that instruction where the processor has it.
+        // QEMU 7.2's emulation of cmpxchg16b leaves garbage in the flags, on which kernel 6.12 panics within minutes:
+        // it guards its memory allocator with that instruction where the processor has it.
         let (accel, cpu, cpus) = match accelerator {
             TCG if self.virtual_time => ("tcg,thread=single", "max,cx16=off", 1),
             TCG => ("tcg,thread=multi", "max,cx16=off", self.cpus),
@@ -274,8 +275,8 @@ impl Guest {
         let words = "console=ttyS0 loglevel=5 oops=panic panic=-1 tsc=reliable rdinit=/init";
         qemu.args(["-append", words]);
         qemu.args(["-chardev", &format!("file,id=console,path={}", path(CONSOLE))]);
-        // What the guest has written is in its file before the guest goes on. A thread of QEMU's that is told of it might come
-        // to it only after the guest has switched itself off.
+        // What the guest has written is in its file before the guest goes on. A thread of QEMU's that is notified of it
+        // might come to it only after the guest has switched itself off.
         qemu.args(["-serial", "chardev:console", "-device", "virtio-serial-pci,ioeventfd=off"]);
         // QEMU's own standard output is the job's. It reads nothing, so its standard input can be the other way out.
         let results = self.sent(dir).display().to_string();
@@ -353,7 +354,7 @@ impl Running {
         let readers = vec![read_lines(out, Stream::Out, to.clone()), read_lines(err, Stream::Err, to)];
         let complaint = std::thread::spawn(move || {
             let mut text = Vec::new();
-            // What came before an error is all there is to tell.
+            // What came before an error is all there is to report.
             let _ = said.read_to_end(&mut text);
             String::from_utf8_lossy(&text).trim().to_owned()
         });

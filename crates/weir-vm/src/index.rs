@@ -1,5 +1,5 @@
-//! What a Debian archive offers: its `InRelease` file with the checksums of its indexes, the `Packages` index with those
-//! of its packages, and the kernels among them.
+//! What a Debian archive offers: its `InRelease` file with the checksums of its indexes, the `Packages` index with
+//! those of its packages, and the kernels among them.
 //!
 //! Debian names the packages of its cloud kernels `linux-image-RELEASE-cloud-amd64` up to Debian 13, with all inside.
 //! Afterwards `linux-binary-RELEASE-cloud-amd64` holds the kernel, `linux-modules-RELEASE-cloud-amd64` the modules, and

@@ -1,5 +1,5 @@
-//! The guest's whole file system: programs of the host with their shared libraries, the kernel's modules, the job and its
-//! files, in one archive that the kernel unpacks into memory.
+//! The guest's whole file system: programs of the host with their shared libraries, the kernel's modules, the job and
+//! its files, in one archive that the kernel unpacks into memory.
 //!
 //! Everything lies below `/usr`: `/bin` and `/sbin` are links to `/usr/bin`, `/lib` is one to `/usr/lib`, whatever the
 //! host does, so a program is found by each of its names.

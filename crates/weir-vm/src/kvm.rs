@@ -1,5 +1,5 @@
-//! Whether QEMU can use KVM here. Inside many virtual machines `/dev/kvm` opens, and even runs single instructions, and still
-//! refuses what QEMU needs for a guest's processor.
+//! Whether QEMU can use KVM here. Inside many virtual machines `/dev/kvm` opens, and even runs single instructions, and
+//! still refuses what QEMU needs for a guest's processor.
 //!
 //! The probe is QEMU itself, with the processor that guests get, told to end before it runs anything: it has set the
 //! processor up by then.
@@ -52,7 +52,7 @@ pub fn probe() -> io::Result<()> {
     }
 }
 
-/// The first line that tells more than a warning does.
+/// The first line that says more than a warning does.
 fn reason(said: &str, status: &dyn std::fmt::Display) -> String {
     let line = said.lines().find(|line| !line.trim().is_empty() && !line.contains("warning:"));
     let line = line.map_or_else(|| status.to_string(), |line| line.trim().to_owned());

@@ -11,8 +11,8 @@ use object::{Object, ObjectSection};
 
 use super::VmError;
 
-/// What a guest is given, as far as a kernel has it as a module: what carries the guest's output, links, queue disciplines,
-/// classifiers, actions, congestion controls, and what `ss` asks.
+/// What a guest is given, as far as a kernel has it as a module: what carries the guest's output, links, queue
+/// disciplines, classifiers, actions, congestion controls, and what `ss` asks.
 pub const WANTED: &[&str] = &[
     "virtio_pci",
     "virtio_console",

@@ -114,7 +114,7 @@ fn collect(from: Option<impl Read + Send + 'static>) -> Option<Collector> {
     from.map(|mut from| {
         std::thread::spawn(move || {
             let mut all = Vec::new();
-            // What came before an error is all there is to tell.
+            // What came before an error is all there is to report.
             let _ = from.read_to_end(&mut all);
             all
         })

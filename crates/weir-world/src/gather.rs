@@ -301,8 +301,8 @@ pub(crate) fn warn_of_lateness(scenario: &Scenario, health: &mut Health) {
     }
 }
 
-/// The longest round trip on which a flow's controller answers marks, if that is one of Weir's in this world and has such a
-/// limit.
+/// The longest round trip on which a flow's controller answers marks, if that is one of Weir's in this world and has
+/// such a limit.
 fn limit_of_marks(flow: &Flow, world: &dyn World) -> Option<Duration> {
     let entry = match flow.stack {
         Stack::Tcp | Stack::Quic if world.is_virtual() => {

@@ -23,7 +23,8 @@ pub mod foreign {
 
     use crate::kernel::counters;
 
-    /// Packets, bytes, drops, requeues and queued packets of the root in what `tc -s -j qdisc show` printed, if there is one.
+    /// Packets, bytes, drops, requeues and queued packets of the root in what `tc -s -j qdisc show` printed, if there
+    /// is one.
     ///
     /// # Errors
     /// Where it is no list in JSON.

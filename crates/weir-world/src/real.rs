@@ -1,5 +1,5 @@
-//! What the worlds on real packets have in common: hosts, flows, the clock, and the wait until all has ended. Each builds its
-//! own bottleneck between them ([`crate::emu`], [`crate::kernel`]).
+//! What the worlds on real packets have in common: hosts, flows, the clock, and the wait until all has ended. Each
+//! builds its own bottleneck between them ([`crate::emu`], [`crate::kernel`]).
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -17,12 +17,12 @@ use weir_testbed::traffic::{
 
 use crate::run::{Progress, RunError, RunOptions};
 
-/// The server port of the first flow; the others count up from it. The law and the recorder tell flows apart by it.
+/// The server port of the first flow; the others count up from it. The law and the recorder distinguish flows by it.
 const FIRST_PORT: u16 = 20_000;
-/// Where clients listen for UDP: below the ports that the kernel gives away (32768 on, `ip_local_port_range`), or a QUIC
-/// client that started earlier might have taken one.
+/// Where clients listen for UDP: below the ports that the kernel gives away (32768 on, `ip_local_port_range`), or a
+/// QUIC client that started earlier might have taken one.
 const FIRST_UDP_CLIENT_PORT: u16 = 30_000;
-/// How often progress is told and ends are looked for.
+/// How often progress is reported and ends are looked for.
 const TICK: std::time::Duration = std::time::Duration::from_millis(50);
 
 impl From<HostError> for RunError {
@@ -202,7 +202,8 @@ fn flow_spec(
     }
 }
 
-/// Waits until every flow that has an end has reached it, and tells how far that is. Returns why the run ended before.
+/// Waits until every flow that has an end has reached it, and reports how far that is. Returns why the run ended
+/// earlier, if it did.
 #[allow(clippy::disallowed_methods, reason = "progress is looked at in real time")]
 pub(crate) fn watch(
     scenario: &Scenario,

@@ -23,8 +23,8 @@ pub(crate) struct Captured {
     pub(crate) bytes: [u8; SNAPLEN],
 }
 
-/// Packets for the capture file, through a ring of fixed size: a slow disk loses packets from the capture (and says so),
-/// never from the run.
+/// Packets for the capture file, through a ring of fixed size: a slow disk loses packets from the capture (and says
+/// so), never from the run.
 pub(crate) struct Tap {
     pub(crate) to: SyncSender<Captured>,
     pub(crate) missed: u64,
@@ -82,7 +82,7 @@ impl FlowRecord {
 pub(crate) struct Recorder {
     interval: Duration,
     main_signal: MainSignal,
-    /// The port that tells each of the scenario's flows apart, in their order.
+    /// The port that identifies each of the scenario's flows, in their order.
     ports: Vec<u16>,
     /// The scenario's flow behind each `FlowId`.
     known: Vec<Option<u32>>,
@@ -96,7 +96,8 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// A listener for flows that are told apart by `ports` (0 for a record that flows are [booked](Self::book) to), with `queues` queues and bins of `interval`.
+    /// A listener for flows that are distinguished by `ports` (0 for a record that flows are [booked](Self::book) to),
+    /// with `queues` queues and bins of `interval`.
     pub(crate) fn new(
         ports: Vec<u16>,
         queues: usize,

@@ -1,5 +1,5 @@
-//! Runs a scenario in any world: its options, what it is checked for, what can go wrong, and what a world hands over when
-//! it has ended.
+//! Runs a scenario in any world: its options, what it is checked for, what can go wrong, and what a world hands over
+//! when it has ended.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -69,7 +69,7 @@ pub struct RunOptions<'a> {
     pub large: bool,
     /// Ends the run early; what was measured until then is the result.
     pub stop: &'a AtomicBool,
-    /// Told now and then how far the run is.
+    /// Called now and then with how far the run is.
     pub progress: &'a (dyn Fn(Progress) + Sync),
 }
 
@@ -131,7 +131,8 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Of a run that measured nothing but what `recorder` has, took no time, and was not cut short. Worlds set the rest.
+    /// Of a run that measured nothing but what `recorder` has, took no time, and was not cut short. Worlds set the
+    /// rest.
     pub(crate) fn new(world: &'static dyn World, recorder: Box<Recorder>, seed: Seed) -> Self {
         Self {
             world,
@@ -168,7 +169,8 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The most that a run costs unless a [larger one](RunOptions::large) is asked for: hours on one core, tables that a program can still read, the memory and the disk of a small machine.
+    /// The most that a run costs unless a [larger one](RunOptions::large) is asked for: hours on one core, tables that
+    /// a program can still read, the memory and the disk of a small machine.
     pub const MOST: Self = Self { packets: 1e10, rows: 2e7, memory: 8e9, disk: 1e11 };
 
     /// The estimate for `scenario`.
@@ -185,8 +187,8 @@ impl Cost {
     }
 }
 
-/// Runs `scenario` in the world that `options` names, if that has what it asks for. Everything that is made for it on the
-/// host is gone when this returns, and when the process is killed.
+/// Runs `scenario` in the world that `options` names, if that has what it asks for. Everything that is made for it on
+/// the host is gone when this returns, and when the process is killed.
 ///
 /// # Errors
 /// As [`World::check`], [`World::affordable`] and [`World::run`].
@@ -197,7 +199,8 @@ pub fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunEr
     options.world.run(scenario, options)
 }
 
-/// Whether `world` has what `scenario` asks for and, unless the run may be `large`, whether it costs no more than it may.
+/// Whether `world` has what `scenario` asks for and, unless the run may be `large`, whether it costs no more than it
+/// may.
 ///
 /// # Errors
 /// The first key that cannot be.

@@ -28,7 +28,7 @@ use weir_scenario::{Hosts, Refusal};
 use weir_testbed::traffic::{self, RttSample, Stack};
 use wiretap::Wiretap;
 
-/// How often, in virtual time, progress is told and an interrupt is looked for.
+/// How often, in virtual time, progress is reported and an interrupt is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The world.
@@ -304,7 +304,7 @@ fn advance(
         if at >= end {
             return Some("timeout");
         }
-        // What could not be written is told when the files are completed.
+        // What could not be written is reported when the files are completed.
         let is_in_vain = network.observer().tap.as_deref().is_some_and(Wiretap::has_failed);
         if is_in_vain || options.stop.load(Ordering::Relaxed) {
             return Some("interrupted");

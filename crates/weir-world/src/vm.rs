@@ -2,8 +2,8 @@
 //! that a run writes anywhere.
 //!
 //! A guest runs one scenario at a time and sends each run's files when it ends, so that a guest that dies or is
-//! interrupted takes with it only the run that it is at. Batches are short, since a guest that died takes the rest of its
-//! batch down.
+//! interrupted takes with it only the run that it is at. Batches are short, since a guest that died takes the rest of
+//! its batch down.
 
 use std::fmt::Write;
 use std::fs;
@@ -40,7 +40,7 @@ const SLOWEST: u32 = 20;
 /// The archive comes by another port than the words about it; so long and so often is waited for its end.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 500;
-/// Lines of a failed run that its error tells.
+/// Lines of a failed run that its error quotes.
 const SAID_LINES: usize = 5;
 
 /// One run.
@@ -97,8 +97,8 @@ impl<'a> VmOptions<'a> {
 /// What a run came to.
 pub type Outcome = Result<RunResult, VmError>;
 
-/// Runs scenarios under `kernel`. `ended` is told what each came to, by its place, as soon as that is known; it is called
-/// once for each, from any thread. Those that an interrupt kept from running have [`VmError::Interrupted`].
+/// Runs scenarios under `kernel`. `ended` is called once for each, from any thread, with its place and with what it
+/// came to, as soon as that is known. Those that an interrupt kept from running have [`VmError::Interrupted`].
 pub fn run_scenarios(
     kernel: &Kernel,
     runs: &[VmRun<'_>],
@@ -153,7 +153,7 @@ pub fn run_scenario(scenario: &Scenario, options: &RunOptions<'_>) -> Result<Run
     let vm = VmOptions { progress: &progress, ..VmOptions::new(options.stop)? };
     let run = VmRun { scenario, run: options.run, pcap: options.pcap.clone() };
     let (told, outcome) = std::sync::mpsc::channel();
-    // The receiver lives until all is told.
+    // The receiver lives until all is reported.
     run_scenarios(&kernel, &[run], &vm, &|_, outcome| drop(told.send(outcome)));
     outcome.try_recv().unwrap_or(Err(VmError::Interrupted))
 }
@@ -189,7 +189,7 @@ fn run_batch(
     }
 }
 
-/// Boots a guest for a batch. `ended` is told of each run whose files came.
+/// Boots a guest for a batch. `ended` is called for each run whose files came.
 fn boot(
     kernel: &Kernel,
     batch: &[VmRun<'_>],

@@ -34,8 +34,8 @@ pub trait World: Sync {
         Ok(())
     }
 
-    /// Runs a scenario that it has [accepted](World::check). Whatever it makes on the host is gone when this returns, and
-    /// when the process is killed.
+    /// Runs a scenario that it has [accepted](World::check). Whatever it makes on the host is gone when this returns,
+    /// and when the process is killed.
     ///
     /// # Errors
     /// If what the run needs cannot be set up, or fails. A flow that fails is no error: its result says what happened.
@@ -66,7 +66,8 @@ pub const SIM: &dyn World = &Sim;
 pub const ALL: [&dyn World; 4] = [EMU, KERNEL, VM, SIM];
 
 impl dyn World + '_ {
-    /// Whether time is computed: then nothing can be late, and a result depends on nothing but the scenario and its seed.
+    /// Whether time is computed: then nothing can be late, and a result depends on nothing but the scenario and its
+    /// seed.
     pub fn is_virtual(&self) -> bool {
         self.clock() == Clock::Virtual
     }

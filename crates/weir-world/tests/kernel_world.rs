@@ -102,8 +102,8 @@ fn one_queue_carries_what_the_emulators_does() {
     assert!((0.4..2.5).contains(&(of_kernel / of_emu)), "{of_kernel} ms and {of_emu} ms");
 }
 
-/// CRQ with what every kernel has: the classifier judges both TCP flows by the drops of their queue and moves them to the
-/// responsive one; UDP stays where it is.
+/// CRQ with what every kernel has: the classifier judges both TCP flows by the drops of their queue and moves them to
+/// the responsive one; UDP stays where it is.
 #[test]
 fn responsive_flows_get_their_queue_and_udp_does_not() {
     let Some(_turn) = root_and_turn() else { return };
@@ -162,7 +162,8 @@ fn shared_and_strict_queues_use_the_whole_link() {
             ),
         );
         assert_sound(&result);
-        // 20 Mbit/s are 1651 packets in a second; all of them are standard traffic, and half of the link would be 660 of them.
+        // 20 Mbit/s are 1651 packets in a second; all of them are standard traffic, and half of the link would be 660
+        // of them.
         let [standard, responsive] = &result.queues[..] else { panic!("two queues") };
         let most = 1651.0 * result.meta.wall_s + 80.0;
         assert!((800.0..=most).contains(&(standard.departed as f64)), "{sharing}: {}", standard.departed);
@@ -170,8 +171,8 @@ fn shared_and_strict_queues_use_the_whole_link() {
     }
 }
 
-/// A count: so many datagrams leave a link of such a rate in such a time, with the overhead of each, and the rest is dropped
-/// by a queue that is full all the time.
+/// A count: so many datagrams leave a link of such a rate in such a time, with the overhead of each, and the rest is
+/// dropped by a queue that is full all the time.
 #[test]
 fn overhead_counts_against_rate_and_limit() {
     let Some(_turn) = root_and_turn() else { return };
@@ -260,8 +261,8 @@ fn the_queue_that_is_measured_is_that_of_weir_up() {
     drop(installed);
 
     println!("departed and dropped: {measured:?} measured, {live:?} of weir up");
-    // 6 of 12 Mbit/s: half is dropped, but for what the queue and the burst hold. Sixteen in a hundred is what the other
-    // queue's share, or a rate of its own in either tree, would at least make.
+    // 6 of 12 Mbit/s: half is dropped, but for what the queue and the burst hold. Sixteen in a hundred is what the
+    // other queue's share, or a rate of its own in either tree, would at least make.
     let share = |[departed, dropped]: [u64; 2]| dropped as f64 / (departed + dropped) as f64;
     for counts in [measured, live] {
         assert!((0.35..0.6).contains(&share(counts)), "{counts:?}");
@@ -273,8 +274,8 @@ fn the_queue_that_is_measured_is_that_of_weir_up() {
 #[test]
 fn each_flow_has_its_own_round_trip_time_and_captures_hold_what_left() {
     let Some(_turn) = root_and_turn() else { return };
-    // Some two thousand packets, so that the steps that the kernel leaves unannounced when the machine stumbles once, some
-    // twenty, are a small share of them.
+    // Some two thousand packets, so that the steps that the kernel leaves unannounced when the machine stumbles once,
+    // some twenty, are a small share of them.
     let scenario = scenario(
         "rate = '50mbit', rtt = '8ms', position = 0.2, qdisc = 'pfifo limit 200p'",
         &[

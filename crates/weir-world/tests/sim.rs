@@ -32,8 +32,8 @@ fn a_run_is_the_same_to_the_byte_and_needs_no_privileges() {
     assert!(one != json(1), "DualPI2 rolls dice, another run other ones");
 }
 
-/// Goodputs of DCTCP and Cubic in Mbit/s, over 25 s after 10 s, as a Linux 7.2.13 had them in a micro-VM, with packets one by one.
-/// DualPI2: the range of four boots; the others: one boot each, and what a single run may differ.
+/// Goodputs of DCTCP and Cubic in Mbit/s, over 25 s after 10 s, as a Linux 7.2.13 had them in a micro-VM, with packets
+/// one by one. DualPI2: the range of four boots; the others: one boot each, and what a single run may differ.
 #[test]
 fn dctcp_beside_cubic_fares_as_under_linux() {
     for (qdisc, dctcp, cubic) in [
@@ -223,7 +223,8 @@ fn two_way_and_upward_flows_are_seen_in_both_directions() {
         let per_second = |flow: &weir_report::result::FlowResult| flow.cycles as f64 / flow.fct_s.unwrap();
         let ratio = per_second(two_way) / per_second(down);
         assert!((0.25..0.8).contains(&ratio), "{ratio}");
-        // An upload has nothing but acknowledgements in the queue; the run is over when the last are still on their way.
+        // An upload has nothing but acknowledgements in the queue; the run is over when the last are still on their
+        // way.
         let acks = (4 << 20) as f64 / 1448.0 / 2.0;
         assert!((0.85..1.3).contains(&(up.packets as f64 / acks)), "{}", up.packets);
         // Most of what a two-way flow acknowledges rides on data.

@@ -1,9 +1,10 @@
 //! The same scenarios in worlds `sim`, `emu` and `kernel`: rates, waits and drops agree within the bounds that
 //! docs/validation/worlds.md states.
 //!
-//! The real clock of a shared machine adds its own lateness to what `emu` and `kernel` measure, so this runs where time is
-//! counted: in a guest of `weir vm run --clock counted`, whose clock counts instructions. There it is the same on every host,
-//! and a difference between two worlds is one of Weir's. `tools/test-vm.sh` runs it so; elsewhere it is skipped.
+//! The real clock of a shared machine adds its own lateness to what `emu` and `kernel` measure, so this runs where time
+//! is counted: in a guest of `weir vm run --clock counted`, whose clock counts instructions. There it is the same on
+//! every host, and a difference between two worlds is one of Weir's. `tools/test-vm.sh` runs it so; elsewhere it is
+//! skipped.
 
 use std::fmt::Write;
 use std::sync::atomic::AtomicBool;
@@ -130,8 +131,8 @@ fn a_flow_alone_behind_codel_fares_alike() {
     alone("codel");
 }
 
-/// The law divides the same flows in the same way, and each queue has the same load. The datagrams come when the other flow
-/// has its verdict: whether a flow gets out of a queue that they fill is chance.
+/// The law divides the same flows in the same way, and each queue has the same load. The datagrams come when the other
+/// flow has its verdict: whether a flow gets out of a queue that they fill is chance.
 #[test]
 fn the_flows_of_a_crq_are_divided_alike() {
     let flows = [

@@ -18,8 +18,8 @@ use weir_law::{Params, Verdict};
 use crate::cli::AssessArgs;
 use crate::talk;
 
-/// Assesses the capture and prints the result. The exit code is 0 for a whole capture, 1 for one that could be read only
-/// in part (its flows so far are printed) and 2 for a wrong `--preset` or `--set`.
+/// Assesses the capture and prints the result. The exit code is 0 for a whole capture, 1 for one that could be read
+/// only in part (its flows so far are printed) and 2 for a wrong `--preset` or `--set`.
 pub(crate) fn run(args: &AssessArgs) -> anyhow::Result<ExitCode> {
     let params = match parameters(&args.preset, &args.set) {
         Ok(params) => params,

@@ -123,7 +123,7 @@ pub(crate) struct AssessArgs {
     /// One parameter of the law, in place of the preset's; may be repeated.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Flows that are told apart; packets of more are counted and left out. Some 2 kB of memory each.
+    /// Flows that are distinguished; packets of more are counted and left out. Some 2 kB of memory each.
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pub(crate) flows: u32,
     /// Print JSON: one object with a list of flows, each with its assessments.

@@ -1,4 +1,5 @@
-//! What measures: scenarios, sweeps, suites, figures, benchmarks and micro-VMs. The feature `lab`; a router does without.
+//! What measures: scenarios, sweeps, suites, figures, benchmarks and micro-VMs. The feature `lab`; a router does
+//! without.
 
 mod bench;
 mod doctor;

@@ -1,5 +1,5 @@
-//! Rates in bytes per second where bits may be meant: `100mbps` is 800 Mbit/s for `tc`, and so for Weir, while most who write
-//! it mean 100 Mbit/s. It is taken as `tc` takes it, and said.
+//! Rates in bytes per second where bits may be meant: `100mbps` is 800 Mbit/s for `tc`, and so for Weir, while most who
+//! write it mean 100 Mbit/s. It is taken as `tc` takes it, and said.
 
 use weir_core::Rate;
 

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         anyhow::bail!("weir top needs a terminal; weir top --json prints JSON lines, weir show prints once");
     }
     let mut eye = Eye { device, began: now() };
-    // What is wrong at the start is told where it stays: before the screen is taken.
+    // What is wrong at the start is reported before the screen is taken, so that it stays readable.
     let first = eye.look()?;
     if first.bottlenecks.is_empty() {
         eye.device.as_deref().map_or(Ok(()), weir_kernel::find)?;

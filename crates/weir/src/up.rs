@@ -20,7 +20,7 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Goes to `setup` and tells of it.
+/// Brings the interface to `setup` and reports what was done.
 pub(crate) fn bring(setup: &Setup, output: StepOutput) -> anyhow::Result<ExitCode> {
     let done = if output.dry_run {
         weir_kernel::plan(setup)
@@ -64,8 +64,8 @@ pub(crate) fn failed(error: &UpError) -> ExitCode {
     }
 }
 
-/// What words and flags say, and where they say nothing, the file; the inner error is what is wrong with either. The outer
-/// one is a file that cannot be read.
+/// What words and flags say, and where they say nothing, the file; the inner error is what is wrong with either. The
+/// outer one is a file that cannot be read.
 pub(crate) fn keys(args: &SetupArgs) -> anyhow::Result<Result<Keys, String>> {
     let below = match &args.config {
         Some(path) => read(path)?,

@@ -1,7 +1,8 @@
-//! A command killed at any step leaves traffic flowing and an interface that `weir down` puts back, or `weir up` completes.
+//! A command killed at any step leaves traffic flowing and an interface that `weir down` puts back, or `weir up`
+//! completes.
 //!
-//! Points are before and behind each step (`WEIR_KILL_AT`). With `WEIR_STRIDE=2` in the environment only those behind each
-//! step are tried: for emulated processors, on which the verifier is slow.
+//! Points are before and behind each step (`WEIR_KILL_AT`). With `WEIR_STRIDE=2` in the environment only those behind
+//! each step are tried: for emulated processors, on which the verifier is slow.
 
 mod wire;
 
@@ -40,8 +41,8 @@ fn everywhere(prepare: &str, at: impl Fn(&Wire, &str, u64) -> bool + Sync) -> u6
     })
 }
 
-/// Kills `weir line` at each point in turn, from the state that `before` makes. Each time traffic flows, and `weir down`
-/// leads back.
+/// Kills `weir line` at each point in turn, from the state that `before` makes. Each time traffic flows, and
+/// `weir down` leads back.
 fn kill_everywhere(prepare: &str, before: &[&str], line: &str) {
     let points = everywhere(prepare, |wire, clean, point| {
         for line in before {

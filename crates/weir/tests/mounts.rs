@@ -1,5 +1,5 @@
-//! Where programs are pinned must outlive the command that pins them. `ip netns exec` has mounts of its own, which end with
-//! it, and is refused; mounts of a container, of a service or of a shell are not.
+//! Where programs are pinned must outlive the command that pins them. `ip netns exec` has mounts of its own, which end
+//! with it, and is refused; mounts of a container, of a service or of a shell are not.
 
 #![allow(clippy::disallowed_methods, reason = "commands of real hosts are started")]
 

@@ -62,7 +62,7 @@ struct Scene {
 }
 
 /// What the text of `ip` and `tc` says, without numbers that are others when an interface is made again and without the
-/// carrier, which the kernel tells of some time later.
+/// carrier, which the kernel reports some time later.
 fn plain(text: &str) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {
@@ -134,7 +134,7 @@ impl Scene {
         self.ip(&[format!("addr add {NEAR}/24 dev {}", self.device), format!("link set {} up", self.device)]);
     }
 
-    /// Runs `weir`, and tells whether it ended well; killed is not. It neither crashes nor gets stuck.
+    /// Runs `weir`, and returns whether it ended well; killed is not. It neither crashes nor gets stuck.
     fn weir(&mut self, line: &str, kill_at: Option<u64>) -> (bool, Output) {
         let output = self.wire.weir(line, kill_at);
         let said = stderr(&output);

@@ -1,7 +1,7 @@
-//! A router's bottleneck from `weir up` to `weir down`: the shipped example, both directions, two interfaces at once, with
-//! the capabilities of the shipped unit, and where no bpffs is mounted.
+//! A router's bottleneck from `weir up` to `weir down`: the shipped example, both directions, two interfaces at once,
+//! with the capabilities of the shipped unit, and where no bpffs is mounted.
 
-#![allow(clippy::disallowed_methods, reason = "what the kernel tells later is waited for")]
+#![allow(clippy::disallowed_methods, reason = "what the kernel reports later is waited for")]
 
 mod wire;
 
@@ -32,7 +32,7 @@ fn the_example_shapes_both_directions_of_two_interfaces() {
     apart(true);
     let wire = Wire::new().unwrap();
     wire.near.ip(&["link add x0 type veth peer name x1".to_owned(), "link set x0 up".to_owned()]).unwrap();
-    // The kernel tells some time later that nobody is at the other end.
+    // The kernel reports some time later that nobody is at the other end.
     while !wire.said("ip -o link show x0").contains("LOWERLAYERDOWN") {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -141,7 +141,7 @@ fn kept(wire: &Wire) -> (usize, usize, usize) {
     (ifbs, wire.files("/run/weir").len(), wire.files("/sys/fs/bpf/weir").len())
 }
 
-/// The faults that `weir show` tells of and the commands that it names, each once.
+/// The faults that `weir show` reports and the commands that it names, each once.
 fn told(wire: &Wire) -> Vec<(String, String)> {
     let output = wire.weir("show --json", None);
     let shown: Vec<Value> = serde_json::from_str(&stdout(&output)).unwrap();

@@ -54,8 +54,8 @@ impl Net {
         Some(net)
     }
 
-    /// Runs the command in the namespace with the bottleneck. (`ip netns exec` would give it a /sys of its own, and with
-    /// that other pins.)
+    /// Runs the command in the namespace with the bottleneck. (`ip netns exec` would give it a /sys of its own, and
+    /// with that other pins.)
     fn weir(&self, words: &str) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.args(words.split_whitespace());
@@ -238,7 +238,7 @@ fn a_bottleneck_is_up_since_weir_up() {
         shown[0]["since_unix_s"].as_u64().unwrap()
     };
     let first = since();
-    // Another second must have begun, or nothing could be told apart.
+    // Another second must have begun, or the two times would be the same.
     let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     while now() <= first + 1 {
         thread::sleep(std::time::Duration::from_millis(50));

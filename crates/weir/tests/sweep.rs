@@ -169,7 +169,7 @@ fn a_cell_that_was_changed_is_not_believed() {
 #[test]
 fn a_link_with_a_trace_follows_it_in_a_sweep_too() {
     let folder = tempfile::tempdir().unwrap();
-    // 1.2 Mbit/s; the rate is only what the queue reckons with.
+    // 1.2 Mbit/s; the rate is only what the queue computes with.
     let slow: String = (1..100).map(|line| format!("{}\n", 10 * line)).collect();
     fs::write(folder.path().join("slow.trace"), &slow).unwrap();
     let text_of =

@@ -1,5 +1,5 @@
-//! The shipped unit, for every name that an interface may have: `weir@br-lan` is as good as what systemd-escape(1) makes of
-//! it, `weir@br\x2dlan`.
+//! The shipped unit, for every name that an interface may have: `weir@br-lan` is as good as what systemd-escape(1)
+//! makes of it, `weir@br\x2dlan`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -28,8 +28,8 @@ impl Terminal {
     fn new() -> Self {
         let size = libc::winsize { ws_row: 40, ws_col: 150, ws_xpixel: 0, ws_ypixel: 0 };
         let mut name = [0; 64];
-        // SAFETY: the descriptor is open from the first call on and ours alone; the name has the stated room and the kernel
-        // ends it with a zero byte; the size is read only. No other thread's child may inherit the keeper's end.
+        // SAFETY: the descriptor is open from the first call on and ours alone; the name has the stated room and the
+        // kernel ends it with a zero byte; the size is read only. No other thread's child may inherit the keeper's end.
         let (keeper, name) = unsafe {
             let keeper = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
             assert!(keeper >= 0, "{}", std::io::Error::last_os_error());
@@ -44,7 +44,7 @@ impl Terminal {
         Self { keeper, user: user.into() }
     }
 
-    /// Starts a command on it. Where the terminal is the command's own, its closing is told by SIGHUP too.
+    /// Starts a command on it. Where the terminal is the command's own, its closing is signalled by SIGHUP too.
     fn start(&self, command: &mut Command, own: bool) -> Child {
         let end = || Stdio::from(self.user.try_clone().unwrap());
         command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm");

@@ -133,13 +133,13 @@ fn scenarios_run_in_guests_and_their_results_come_back() {
     assert!(results.iter().all(|result| matches!(result, Err(VmError::Interrupted))));
 }
 
-/// What each run came to; told once for each.
+/// What each run came to; reported once for each.
 fn ended(kernel: &Kernel, runs: &[VmRun<'_>], options: &VmOptions<'_>) -> Vec<Outcome> {
     let outcomes: Vec<Mutex<Option<Outcome>>> = runs.iter().map(|_| Mutex::default()).collect();
     run_scenarios(kernel, runs, options, &|index, outcome| {
-        assert!(outcomes[index].lock().unwrap().replace(outcome).is_none(), "told twice");
+        assert!(outcomes[index].lock().unwrap().replace(outcome).is_none(), "reported twice");
     });
-    outcomes.into_iter().map(|outcome| outcome.into_inner().unwrap().expect("told")).collect()
+    outcomes.into_iter().map(|outcome| outcome.into_inner().unwrap().expect("reported")).collect()
 }
 
 /// Bytes of a capture, 0 if there is none.

@@ -169,8 +169,8 @@ impl Bytes<'_> {
         Err(Unread::TooDeep)
     }
 
-    /// Behind the labels only the first octet tells (RFC 4928): the version of IP, or the zeros of a pseudowire's
-    /// control word, after which comes Ethernet (RFC 4448).
+    /// Behind the labels only the first octet shows what follows (RFC 4928): the version of IP, or the zeros of a
+    /// pseudowire's control word, after which comes Ethernet (RFC 4448).
     fn mpls(&self, mut at: usize) -> Step {
         for _ in 0..MAX_TAGS {
             let bottom = self.octet(at + 2)? & 1 != 0;

@@ -20,7 +20,7 @@ pub enum LinkType {
     Cooked2,
     /// PPP, with or without HDLC's address and control (9).
     Ppp,
-    /// PPP in HDLC-like framing (50), or Cisco's HDLC, which the first octet tells; C_HDLC (104) likewise.
+    /// PPP in HDLC-like framing (50), or Cisco's HDLC: the first octet shows which. C_HDLC (104) likewise.
     Hdlc,
     /// The header of PPP over Ethernet (51).
     PppEther,

@@ -1,5 +1,5 @@
-//! The three calls of bpf(2) that show what the kernel accepts: load a program that does nothing, attach it to a device,
-//! attach it to a tracepoint. Numbers and layouts are those of `include/uapi/linux/bpf.h`.
+//! The three calls of bpf(2) that show what the kernel accepts: load a program that does nothing, attach it to a
+//! device, attach it to a tracepoint. Numbers and layouts are those of `include/uapi/linux/bpf.h`.
 
 use std::ffi::CStr;
 use std::io;

@@ -1,5 +1,5 @@
-//! What the world `kernel`, and `weir up` on a live interface, need: queue disciplines, hooks for eBPF on the packet's way
-//! and on what becomes of it in the queue, and a place to keep the programs.
+//! What the world `kernel`, and `weir up` on a live interface, need: queue disciplines, hooks for eBPF on the packet's
+//! way and on what becomes of it in the queue, and a place to keep the programs.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
@@ -151,8 +151,8 @@ fn others() -> Check {
     check("other queues", found.and_then(|made| told_apart(&made)))
 }
 
-/// Which of these kinds can be made, each where there is nothing else: the kernel takes a second kind under a handle for a
-/// change of the first, and refuses it.
+/// Which of these kinds can be made, each where there is nothing else: the kernel takes a second kind under a handle
+/// for a change of the first, and refuses it.
 fn made(kinds: &[&str]) -> io::Result<Vec<bool>> {
     kinds.iter().map(|words| in_new_namespace(|| tried(words))).collect()
 }
@@ -254,10 +254,10 @@ fn type_information() -> Vec<Check> {
         .into_iter()
         .find(|name| types.as_ref().is_ok_and(|types| names(types, name)));
     let reasons = match reasons {
-        Some("SKB_DROP_REASON_QDISC_DROP") => Ok("those of queues are told apart".to_owned()),
+        Some("SKB_DROP_REASON_QDISC_DROP") => Ok("those of queues are distinguished".to_owned()),
         Some(_) => Err((
             Status::Limited,
-            "those of queues are not told apart; a loss elsewhere may count".to_owned(),
+            "those of queues are not distinguished; a loss elsewhere may count".to_owned(),
             fix("use Linux 6.0 or newer"),
         )),
         None => Err((Status::Missing, "not given by this kernel".to_owned(), fix("use Linux 6.0 or newer"))),
@@ -310,8 +310,8 @@ fn bpffs() -> Check {
     )
 }
 
-/// What brings missing modules: loading them, their package, or another kernel. The kernel loads what it finds by itself,
-/// so those that are there were barred or belong to another root.
+/// What brings missing modules: loading them, their package, or another kernel. The kernel loads what it finds by
+/// itself, so those that are there were barred or belong to another root.
 fn module_fix(modules: &[&str], options: &[&str]) -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let listed = std::fs::read_to_string(format!("/lib/modules/{}/modules.dep", release.trim()));

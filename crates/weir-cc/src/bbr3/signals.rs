@@ -1,5 +1,5 @@
-//! What BBR makes of an acknowledgement: round trips, bandwidth samples, losses and marks, the lower bounds that yield to them,
-//! and whether the pipe is full.
+//! What BBR makes of an acknowledgement: round trips, bandwidth samples, losses and marks, the lower bounds that yield
+//! to them, and whether the pipe is full.
 
 use super::*;
 
@@ -206,8 +206,8 @@ impl Bbr3 {
     }
 }
 
-/// How many packets were in flight when losses reached the threshold, for a packet sent with `in_flight` in flight that is
-/// the last of `lost`.
+/// How many packets were in flight when losses reached the threshold, for a packet sent with `in_flight` in flight that
+/// is the last of `lost`.
 pub(super) fn in_flight_before_excess(in_flight: u32, lost: u32) -> u32 {
     let (Some(before), Some(lost_before)) = (in_flight.checked_sub(1), lost.checked_sub(1)) else {
         return NONE;

@@ -1,5 +1,5 @@
-//! What `tc` is given for a queue: every option that has a value, so that neither a default of another kernel nor an option
-//! from before a change stays. What the kernel's discipline cannot do is refused by name.
+//! What `tc` is given for a queue: every option that has a value, so that neither a default of another kernel nor an
+//! option from before a change stays. What the kernel's discipline cannot do is refused by name.
 
 use weir_core::{Bytes, Duration};
 use weir_qdisc::config::{
@@ -10,8 +10,8 @@ use weir_qdisc::{KernelVariant, Limit};
 
 use super::{LeafError, Queue};
 
-/// Flow queues of `fq_codel` and `fq_pie` by default. The kernel takes the number when the queue is made and refuses a change
-/// that names it, so that it is left out where it is the usual one.
+/// Flow queues of `fq_codel` and `fq_pie` by default. The kernel takes the number when the queue is made and refuses a
+/// change that names it, so that it is left out where it is the usual one.
 pub(super) const FLOWS: u32 = 1024;
 
 const DECIDES: &str = "the running kernel decides; leave the key out";

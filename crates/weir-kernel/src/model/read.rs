@@ -49,8 +49,8 @@ pub enum ModelError {
 }
 
 impl Model {
-    /// What is up on one interface; empty if nothing is, or if there is no such interface ([`find`](crate::find) knows which
-    /// of the two).
+    /// What is up on one interface; empty if nothing is, or if there is no such interface ([`find`](crate::find) knows
+    /// which of the two).
     ///
     /// # Errors
     /// When the kernel, the journal, the maps or `tc` do not say.
@@ -130,7 +130,7 @@ fn bottleneck(instance: &Instance) -> Result<Bottleneck, ModelError> {
 /// The pinned maps; `None` if they are gone.
 fn maps(instance: &Instance) -> Result<Option<Snapshot>, ModelError> {
     let pins = &instance.pins;
-    // Without the right to look nothing can be told from gone.
+    // Without the right to look, a map that is there looks like one that is gone.
     if std::fs::metadata(pins).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
         return Err(ModelError::NotPermitted(pins.clone()));
     }

@@ -10,8 +10,8 @@ pub(crate) fn is_ours(root: Option<&Qdisc>) -> bool {
     root.is_some_and(|root| root.handle == HTB_HANDLE && root.kind == "htb")
 }
 
-/// The steps that make the tree on `device`, where there is none of ours yet. `replacing` a qdisc of somebody else takes
-/// another verb, so that one that appeared meanwhile is not thrown away.
+/// The steps that make the tree on `device`, where there is none of ours yet. `replacing` a qdisc of somebody else
+/// takes another verb, so that one that appeared meanwhile is not thrown away.
 pub(crate) fn build(
     device: &str,
     setup: &Setup,

@@ -17,7 +17,7 @@ pub enum UpError {
     /// What is wanted makes no sense.
     #[error(transparent)]
     Setup(SetupError),
-    /// The kernel does not tell what is there.
+    /// The kernel does not report what is there.
     #[error("cannot read what is on the interfaces: {source}")]
     Unread {
         /// What it said.

@@ -1,5 +1,5 @@
-//! Packets that are no ordinary ones: fragments, sizes from jumbo frames to super-packets, headers cut at every length, tags
-//! and extension headers, and random bytes.
+//! Packets that are no ordinary ones: fragments, sizes from jumbo frames to super-packets, headers cut at every length,
+//! tags and extension headers, and random bytes.
 
 use weir_core::{Bytes, QueueChoice, Seed};
 use weir_kernel::TestPacket;
@@ -65,7 +65,8 @@ fn fragments_are_not_judged_and_leave_no_trace() {
     }
     let counters = pair.counters();
     assert_eq!((counters.ambiguous, counters.unowned_signals), (2 * count, count));
-    // What is whole although it looks like one: a packet that must not be fragmented, and an atomic fragment (RFC 6946).
+    // What is whole although it looks like one: a packet that must not be fragmented, and an atomic fragment (RFC
+    // 6946).
     let mut whole = peers[0].data_frame(1400);
     whole.0[6] = 0x40;
     assert_eq!(pair.arrive(&whole, FORWARD, now).choice, QueueChoice::Responsive);
@@ -89,8 +90,8 @@ fn large_packets_count_in_full() {
     for (number, mut one) in [peer(Carrier::Tcp, 1), v6_peer(2)].into_iter().enumerate() {
         one.cycle(&mut pair, 5 * SEGMENT, SEGMENT, &[], START);
         one.cycle(&mut pair, 1000, SEGMENT, &[], START);
-        // More than Ethernet's MTU; super-packets; one that tells no length, as of BIG TCP, so that its frame's counts. A
-        // test run takes no frame beyond a page. kernel_large.rs has those that are larger.
+        // More than Ethernet's MTU; super-packets; one that has no length, as with BIG TCP, so that its frame's counts.
+        // A test run takes no frame beyond a page. kernel_large.rs has those that are larger.
         let headers = if number == 0 { 54 } else { 74 };
         for (payload, packets, segments, told) in
             [(3000, 3, 1, true), (2 * SEGMENT, 2, 2, true), (3500 - headers, 1, 3, false)]
@@ -133,7 +134,7 @@ const QINQ_V6: [u8; 10] = [0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 0x86, 0xdd];
 const PPPOE: [u8; 10] = [0x88, 0x64, 0x11, 0, 0, 1, 5, 0, 0, 0x21];
 const PPPOE_V6: [u8; 10] = [0x88, 0x64, 0x11, 0, 0, 1, 5, 0, 0, 0x57];
 
-/// One frame of each kind of header chain, and the length from which on its flow can be told; `None` if at none.
+/// One frame of each kind of header chain, and the length from which on its flow is recognised; `None` if at none.
 fn chains() -> Vec<(&'static str, Vec<u8>, Option<usize>)> {
     let v4 = peer(Carrier::Tcp, 1).data_frame(SEGMENT);
     let v6 = v6_peer(2).data_frame(SEGMENT);
@@ -185,7 +186,7 @@ fn chains() -> Vec<(&'static str, Vec<u8>, Option<usize>)> {
     ]
 }
 
-/// Packets of both directions that could be told to be of TCP or UDP.
+/// Packets of both directions that were recognised as TCP or UDP.
 fn told(pair: &Pair) -> u64 {
     let counters = pair.counters();
     counters.tcp.packets + counters.quic.packets + counters.udp.packets

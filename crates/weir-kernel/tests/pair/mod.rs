@@ -1,5 +1,5 @@
-//! The programs in the kernel and the same lines run natively, side by side: each packet goes through both and has to be
-//! sent to the same queue, and at any time every byte of both tables is the same.
+//! The programs in the kernel and the same lines run natively, side by side: each packet goes through both and has to
+//! be sent to the same queue, and at any time every byte of both tables is the same.
 #![allow(dead_code)] // Each test file uses some of it.
 
 use std::cell::RefCell;
@@ -106,8 +106,8 @@ impl Pair {
         self.maps = maps_of(&self.programs);
     }
 
-    /// One frame through both; `None` where the kernel's test run takes no such packet (since 6.18 none that ends within
-    /// its IP header).
+    /// One frame through both; `None` where the kernel's test run takes no such packet (since 6.18 none that ends
+    /// within its IP header).
     pub(crate) fn packet(&mut self, frame: &[u8], direction: Direction, time: u64) -> Option<LiveOutcome> {
         self.packet_of(&TestPacket { frame, time, ..TestPacket::default() }, direction)
     }
@@ -199,8 +199,8 @@ impl Pair {
         self.maps.iter().map(bytes).sum()
     }
 
-    /// Compares every byte of both tables and all counters. Nobody is within a bucket, no packet found one taken, and each
-    /// packet was counted once.
+    /// Compares every byte of both tables and all counters. Nobody is within a bucket, no packet found one taken, and
+    /// each packet was counted once.
     pub(crate) fn compare_bytes(&mut self, name: &str) {
         for index in 0..self.native.capacity() as u32 / 8 {
             let (mut kernel, mut native) =

@@ -9,7 +9,7 @@ use weir_kernel::attach;
 pub(crate) struct Pins(pub(crate) PathBuf, PathBuf);
 
 impl Pins {
-    /// `name` tells the pins of one test process apart.
+    /// `name` distinguishes the pins of one test process.
     pub(crate) fn new(name: &str) -> Self {
         let mount = std::env::temp_dir().join(format!("weir-test-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&mount).unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use weir_kernel::attach::{self, Place, Side};
 use weir_kernel::{Programs, Role};
 
-/// What tells an interface of the calling thread's namespace apart: its index and the namespace's inode.
+/// What identifies an interface of the calling thread's namespace: its index and the namespace's inode.
 pub(crate) fn identity(name: &str) -> (u32, u32) {
     weir_kernel::identify(name).unwrap()
 }

@@ -7,8 +7,8 @@ use crate::Params;
 use crate::ffi;
 use crate::live_ffi::{TableParams, WAYS, prepare_hash};
 
-/// A secret of the hash function that everybody can work out from `number` (SplitMix64; Steele, Lea, Flood 2014): the same
-/// in each run, for tables whose keys nobody chooses against them.
+/// A secret of the hash function that everybody can work out from `number` (SplitMix64; Steele, Lea, Flood 2014): the
+/// same in each run, for tables whose keys nobody chooses against them.
 pub const fn open_seed(number: u64) -> [u64; SEED_WORDS] {
     let (mut seed, mut state, mut at) = ([0; SEED_WORDS], number, 0);
     while at < SEED_WORDS {
@@ -44,8 +44,8 @@ pub struct LiveConfig {
     pub candidate_reverse_idle: Duration,
     /// The secret of the hash function: eleven random words.
     pub seed: [u64; SEED_WORDS],
-    /// Number of the present law among those of the table's life, modulo 256: what an entry that was kept by another law
-    /// has counted is forgotten.
+    /// Number of the present law among those of the table's life, modulo 256: what an entry that was kept by another
+    /// law has counted is forgotten.
     pub law: u8,
 }
 

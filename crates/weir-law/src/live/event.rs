@@ -29,8 +29,8 @@ impl LiveEvent {
         Some(Self { time: Time::from_nanos(time), key: FlowKey::from_raw(&key), outcome })
     }
 
-    /// Tells `sink` of the cycle, the judgement and the change of queue, in this order, as [`Law::arrival`] does. Times
-    /// are moved back by `origin`.
+    /// Reports the cycle, the judgement and the change of queue to `sink`, in this order, as [`Law::arrival`] does.
+    /// Times are moved back by `origin`.
     ///
     /// [`Law::arrival`]: crate::Law::arrival
     pub fn report(&self, flow: FlowId, origin: Time, sink: &mut dyn LawSink) {

@@ -81,14 +81,14 @@ impl LiveFlow {
     }
 }
 
-/// The version of a bucket as the kernel has it in memory: odd while it is being written, another one afterwards. `None`
-/// if it is not as long as a bucket.
+/// The version of a bucket as the kernel has it in memory: odd while it is being written, another one afterwards.
+/// `None` if it is not as long as a bucket.
 pub fn version_of(bucket: &[u8]) -> Option<u32> {
     ffi::from_bytes(bucket).map(|bucket: Bucket| bucket.version)
 }
 
-/// The flows of one bucket as the kernel has it in memory, whose present law is number `law` ([`LiveConfig::law`]); none if
-/// it is not as long as a bucket.
+/// The flows of one bucket as the kernel has it in memory, whose present law is number `law` ([`LiveConfig::law`]);
+/// none if it is not as long as a bucket.
 ///
 /// [`LiveConfig::law`]: super::LiveConfig::law
 pub fn flows_of(bucket: &[u8], params: &Params, law: u8) -> Vec<LiveFlow> {
@@ -108,13 +108,13 @@ pub(super) fn view(bucket: &Bucket, way: usize, params: &ffi::Params, law: u8) -
     let (key, raw) = (&entry.key, &mut entry.flow.clone());
     // What another law has counted would be misread.
     live_ffi::take_over(raw, law);
-    // Before the first packet that tells, there is only the protocol.
+    // Before the first packet that shows the kind, there is only the protocol.
     let quic = raw.kind == QUIC || raw.kind == 0 && key.protocol == UDP_PROTOCOL;
     let (low, high) = (endpoint(key.low, key.low_port), endpoint(key.high, key.high_port));
     let (source, destination) = if flags & ASCENDING != 0 { (low, high) } else { (high, low) };
     let counted = |kind| [0, 1, 2].map(|age| ffi::counted(params, raw, kind, age));
     LiveFlow {
-        // The key itself has no protocol where the law does not tell them apart.
+        // The key itself has no protocol where the law does not distinguish them.
         key: FlowKey { protocol: if quic { UDP_PROTOCOL } else { TCP_PROTOCOL }, ..FlowKey::from_raw(key) },
         source,
         destination,

@@ -1,4 +1,5 @@
-//! A queue discipline as `tc -s -j qdisc show` prints it (tc-qdisc, `print_qdisc` of iproute2), and what its fields mean.
+//! A queue discipline as `tc -s -j qdisc show` prints it (tc-qdisc, `print_qdisc` of iproute2), and what its fields
+//! mean.
 
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -1,5 +1,6 @@
 //! COBALT, the AQM of CAKE for one queue: a CoDel that slows down by itself, and BLUE against what does not answer.
-//! Source: the kernel's `net/sched/sch_cake.c` (`cobalt_*`), in the same integers: nanoseconds, and 1/sqrt(count) in Q0.32.
+//! Source: the kernel's `net/sched/sch_cake.c` (`cobalt_*`), in the same integers: nanoseconds, and 1/sqrt(count) in
+//! Q0.32.
 //!
 //! | kernel | here |
 //! |---|---|
@@ -32,7 +33,7 @@ pub(super) struct CobaltParams {
 }
 
 impl CobaltParams {
-    /// As CAKE reckons them for a link (`cake_set_rate`).
+    /// As CAKE computes them for a link (`cake_set_rate`).
     pub(super) fn new(rtt: Duration, target: Duration, mtu_time: Duration) -> Self {
         let own = (mtu_time * 3 / 2).max(target);
         let interval =
@@ -134,8 +135,8 @@ impl Cobalt {
         let sojourn = now.since(packet.arrived);
         let over = sojourn > params.target && sojourn > params.mtu_time * 4;
         let mut due = self.count > 0 && now >= self.drop_next;
-        // From before a new episode sets the time, as in the kernel: an episode that begins after a rest of more than an
-        // interval is due at once.
+        // From before a new episode sets the time, as in the kernel: an episode that begins after a rest of more than
+        // an interval is due at once.
         let mut late = now > self.drop_next;
         let mut verdict = Verdict::default();
         if over {

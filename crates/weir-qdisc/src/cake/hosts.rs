@@ -12,7 +12,7 @@ pub(super) const QUEUES: usize = 1024;
 const WAYS: usize = 8;
 
 choice! {
-    /// Which hosts a flow's share is reckoned by, beside the flow itself (`CAKE_FLOW_*`).
+    /// Which hosts count for a flow's share, beside the flow itself (`CAKE_FLOW_*`).
     pub enum HostIsolation ("'triple-isolate', 'dual-srchost', 'dual-dsthost' or 'flows'") {
         /// Both: the busier of a flow's hosts decides (the kernel's default).
         #[default]
@@ -27,7 +27,7 @@ choice! {
 }
 
 impl HostIsolation {
-    /// Whether source and destination hosts are told apart.
+    /// Whether source and destination hosts are distinguished.
     fn sides(self) -> [bool; 2] {
         [matches!(self, Self::Source | Self::Triple), matches!(self, Self::Destination | Self::Triple)]
     }
@@ -80,7 +80,7 @@ impl Hosts {
         Self { places: vec![Place::default(); QUEUES], hosts: vec![Host::default(); QUEUES], hash, isolation }
     }
 
-    /// The queue of a packet's flow, reserved for it from now on. `used` tells the state of a queue. Flows that find
+    /// The queue of a packet's flow, reserved for it from now on. `used` returns the state of a queue. Flows that find
     /// no place in their set share the queue that their hash names.
     pub(super) fn queue(&mut self, packet: &Packet, used: impl Fn(usize) -> Use) -> usize {
         let hash = self.hash.of(packet.flow);
@@ -216,7 +216,8 @@ mod tests {
         let flows = one_set(&hosts, 2);
         let queue = hosts.queue(&packet(flows[0], [1, 0]), |_| Use::Free);
         hosts.count(queue, true);
-        // The other flow of the set finds all queues in use as bulk queues, and takes over the queue that its hash names.
+        // The other flow of the set finds all queues in use as bulk queues, and takes over the queue that its hash
+        // names.
         let own = hosts.hash.of(FlowId(flows[1])) as usize % QUEUES;
         hosts.count(own, true);
         assert_eq!(hosts.queue(&packet(flows[1], [1, 0]), |_| Use::Bulk), own);

@@ -13,12 +13,12 @@ use crate::keys::{BuildContext, ConfigError, Keys, Word};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CakeKeys {
-    /// The round-trip time that is expected; 100 ms unless told.
+    /// The round-trip time that is expected; 100 ms by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Duration>,
-    /// Which hosts a flow's share is reckoned by: `triple-isolate`, `dual-srchost`, `dual-dsthost` or `flows`.
+    /// Which hosts count for a flow's share: `triple-isolate`, `dual-srchost`, `dual-dsthost` or `flows`.
     pub isolation: HostIsolation,
-    /// Wire bytes in all queues together; from the rate unless told.
+    /// Wire bytes in all queues together; from the rate by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<Bytes>,
     /// Take the link's rate for unknown, as without `bandwidth`.

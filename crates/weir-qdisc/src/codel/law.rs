@@ -99,7 +99,7 @@ fn ticks(now: Time) -> u32 {
     (now.as_nanos() >> TICK_SHIFT) as u32
 }
 
-/// A duration in ticks, truncated and limited to what signed differences can tell apart.
+/// A duration in ticks, truncated and limited to what signed differences can distinguish.
 pub(super) fn duration_ticks(duration: Duration) -> u32 {
     (duration.as_nanos() >> TICK_SHIFT).min(i32::MAX as u64) as u32
 }
@@ -212,8 +212,8 @@ impl ControlLaw {
         head
     }
 
-    /// The packet to send, marked where it must be; its departure is reported. `None` if the queue is empty, perhaps because its
-    /// last packets were dropped.
+    /// The packet to send, marked where it must be; its departure is reported. `None` if the queue is empty, perhaps
+    /// because its last packets were dropped.
     #[inline]
     pub(crate) fn dequeue(
         &mut self,

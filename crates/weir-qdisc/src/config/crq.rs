@@ -38,7 +38,7 @@ pub struct CrqKeys {
     pub sharing: Sharing,
     /// Whether unused shares are lent: `hard` (no) or `shared`.
     pub split: SplitKind,
-    /// What a queue of a hard split may send at once after a pause, in packets or bytes; two packets unless told.
+    /// What a queue of a hard split may send at once after a pause, in packets or bytes; two packets by default.
     pub burst: Limit,
     /// How flows change queues: `immediate` or `drain`.
     pub switching: Switching,

@@ -1,5 +1,5 @@
-//! A discipline as it was given: its configuration, and which keys were named. Who fills in what was not said, or changes
-//! one key of a line, has to know the difference between a value that was chosen and the same one by default.
+//! A discipline as it was given: its configuration, and which keys were named. Who fills in what was not said, or
+//! changes one key of a line, has to know the difference between a value that was chosen and the same one by default.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,8 +46,8 @@ impl GivenQdisc {
         format!("{} {words}", self.line).parse()
     }
 
-    /// How many of `words`, the first of which is a kind, are its line: all up to the first that is none of the kind's, and
-    /// the values of those that take one. All of them if the kind is not known.
+    /// How many of `words`, the first of which is a kind, are its line: all up to the first that is none of the kind's,
+    /// and the values of those that take one. All of them if the kind is not known.
     #[must_use]
     pub fn length(words: &[&str]) -> usize {
         let Some((kind, rest)) = words.split_first() else { return 0 };

@@ -47,7 +47,7 @@ macro_rules! disciplines {
                 }
             }
 
-            /// The queues that its events speak of, in the order of their [`QueueId`](weir_core::QueueId): `queue`
+            /// The queues that its events are about, in the order of their [`QueueId`](weir_core::QueueId): `queue`
             /// alone, or for instance `standard` and `responsive`.
             pub fn queue_names(&self) -> &'static [&'static str] {
                 match self {

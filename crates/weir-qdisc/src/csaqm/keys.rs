@@ -30,9 +30,9 @@ choice! {
 pub struct CsaqmKeys {
     /// The delay above which packets are marked.
     pub target: Duration,
-    /// How often the threshold is reckoned.
+    /// How often the threshold is computed.
     pub update: Duration,
-    /// In packets, bytes or BDP; 500 ms of the rate unless told.
+    /// In packets, bytes or BDP; 500 ms of the rate by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     /// How packets without a value are valued: `rate`, `buckets` or `none`.

@@ -43,7 +43,8 @@ fn sender(mbit: u64, bytes: u32, ecn: Ecn) -> Sender {
     }
 }
 
-/// Runs the senders over the link for `seconds` after two of warming up. Returns the thresholds at the end of each 5 ms.
+/// Runs the senders over the link for `seconds` after two of warming up. Returns the thresholds at the end of each 5
+/// ms.
 fn run(queue: &mut Csaqm, senders: &mut [Sender], seconds: u64) -> Vec<u16> {
     let (warm, end) = (Time::ZERO + Duration::from_secs(2), Time::ZERO + Duration::from_secs(2 + seconds));
     let (mut free, mut remainder, mut id) = (Time::ZERO, 0, 0);

@@ -16,7 +16,7 @@ use crate::{Limit, Qdisc};
 pub struct DrrKeys {
     /// Of one flow, in packets or BDP.
     pub limit: Limit,
-    /// What a flow may send in a round; the link's MTU with header unless told.
+    /// What a flow may send in a round; the link's MTU with header by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantum: Option<Bytes>,
     /// Queues that flows are hashed into.

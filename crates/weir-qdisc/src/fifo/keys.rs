@@ -12,7 +12,7 @@ use crate::{Limit, Qdisc};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PfifoConfig {
-    /// In packets or BDP; 1000 packets unless told (the usual `txqueuelen`).
+    /// In packets or BDP; 1000 packets by default (the usual `txqueuelen`).
     pub limit: Limit,
 }
 
@@ -20,7 +20,7 @@ pub struct PfifoConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BfifoConfig {
-    /// In bytes or BDP; one BDP unless told (CRQ section IV-A).
+    /// In bytes or BDP; one BDP by default (CRQ section IV-A).
     pub limit: Limit,
 }
 

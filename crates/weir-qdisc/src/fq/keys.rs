@@ -18,10 +18,10 @@ pub struct FqKeys {
     pub limit: Limit,
     /// Of one flow, in packets or BDP.
     pub flow_limit: Limit,
-    /// Credit for a turn; two MTUs with header unless told.
+    /// Credit for a turn; two MTUs with header by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantum: Option<Bytes>,
-    /// Credit with which a flow begins; ten MTUs with header unless told.
+    /// Credit with which a flow begins; ten MTUs with header by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_quantum: Option<Bytes>,
     /// After how long a rest a flow has at least one quantum again.

@@ -20,7 +20,7 @@ pub struct FqCodelKeys {
     pub limit: Limit,
     /// Queues that flows are hashed into.
     pub flows: u32,
-    /// What a flow may send in a round; the link's MTU with header unless told.
+    /// What a flow may send in a round; the link's MTU with header by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantum: Option<Bytes>,
     /// Acceptable standing sojourn time.

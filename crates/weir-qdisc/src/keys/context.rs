@@ -10,7 +10,7 @@ use crate::{Limit, QueueLimit};
 pub struct BuildContext {
     /// The link's rate.
     pub rate: Rate,
-    /// The round-trip time without queueing, by which a BDP is reckoned.
+    /// The round-trip time without queueing, from which a BDP is computed.
     pub rtt: Duration,
     /// Wire bytes of the longest ordinary packet: 1514 on Ethernet.
     pub mtu: u32,
@@ -61,7 +61,7 @@ impl BuildContext {
         Ok(packets)
     }
 
-    /// Wire bytes that a flow may send at once, `usual` unless told; at least `least`.
+    /// Wire bytes that a flow may send at once, `usual` by default; at least `least`.
     pub(crate) fn quantum(
         &self,
         key: &'static str,
@@ -80,8 +80,8 @@ impl BuildContext {
         Ok(bytes as u32)
     }
 
-    /// The limit in packets of a discipline of `kind` that counts nothing else, and of which no other kind counts bytes;
-    /// `key` is for messages.
+    /// The limit in packets of a discipline of `kind` that counts nothing else, and of which no other kind counts
+    /// bytes; `key` is for messages.
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ pub enum ConfigError {
         /// The discipline that counts in that unit.
         instead: &'static str,
     },
-    /// A time of zero, or so short that CoDel's clock cannot tell it from zero.
+    /// A time of zero, or so short that CoDel's clock cannot distinguish it from zero.
     #[error(
         "{key}: {value} is shorter than a tick of CoDel's clock; give at least 1024ns, the kernel's own are 5ms and 100ms"
     )]

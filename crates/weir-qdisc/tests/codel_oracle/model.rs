@@ -1,7 +1,7 @@
 //! The oracle: Linux's CoDel as one plain state machine over a list of packets, written for the tests alone from the
 //! kernel's documented behaviour (include/net/codel.h, include/net/codel_impl.h, net/sched/sch_codel.c). It shares no
 //! line with the crate's discipline, keeps every step it takes, counts how often it came to each edge of the rule, and
-//! can be told to slip in one place, which shows whether a pattern would have noticed.
+//! can be made to slip in one place, which shows whether a pattern would have noticed.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! Files that are written beside their place and moved there when they are complete: alone, or several that belong together.
+//! Files that are written beside their place and moved there when they are complete: alone, or several that belong
+//! together.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -7,7 +8,8 @@ use std::path::{Path, PathBuf};
 /// Bytes that are written at once: captures and traces are many small pieces.
 const BUFFER: usize = 1 << 16;
 
-/// What a file is called until it is complete: `.NAME.PID.part`, so that a directory's files with other names are whole.
+/// What a file is called until it is complete: `.NAME.PID.part`, so that a directory's files with other names are
+/// whole.
 fn beside(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -111,14 +113,14 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if !self.is_done {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = fs::remove_file(&self.part);
         }
     }
 }
 
-/// Moves complete files to their places in one directory. The last one is what says that they belong together: an earlier one
-/// of its name goes first, so that the directory has none while it has files of two makings.
+/// Moves complete files to their places in one directory. The last one is what says that they belong together: an
+/// earlier one of its name goes first, so that the directory has none while it has files of two makings.
 pub(super) fn place_together(mut files: Vec<Staged>) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
     let Some((last, others)) = files.split_last_mut() else { return Ok(Vec::new()) };
     let failed = |path: &Path| {

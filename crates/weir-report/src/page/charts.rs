@@ -1,7 +1,7 @@
 //! The charts of a run: queue delay and throughput over time, and how the delay is distributed.
 //!
-//! Bins are gathered before drawing, never skipped, so that a mean stays the mean of all packets and a maximum stays the
-//! maximum however long the run was.
+//! Bins are gathered before drawing, never skipped, so that a mean stays the mean of all packets and a maximum stays
+//! the maximum however long the run was.
 
 use crate::result::{FlowBin, QueueBin, RunResult, Series};
 
@@ -261,8 +261,8 @@ pub(super) fn others_name(count: usize) -> String {
     if count == 1 { "1 other flow".to_owned() } else { format!("{count} other flows, summed") }
 }
 
-/// Runs of neighbouring points that exist. A queue that is only empty now and then stays one line: gaps up to a hundredth
-/// of the points are bridged.
+/// Runs of neighbouring points that exist. A queue that is only empty now and then stays one line: gaps up to a
+/// hundredth of the points are bridged.
 fn runs<T>(points: &[DelayPoint], value: impl Fn(&DelayPoint) -> Option<T>) -> Vec<Vec<T>> {
     let bridge = points.len() / 100 + 1;
     let mut runs: Vec<Vec<T>> = Vec::new();

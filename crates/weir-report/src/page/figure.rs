@@ -1,4 +1,5 @@
-//! Charts for figures of the papers: a table of the paper's numbers beside ours, and points per run against a reference.
+//! Charts for figures of the papers: a table of the paper's numbers beside ours, and points per run against a
+//! reference.
 
 use std::fmt::Write;
 
@@ -8,8 +9,8 @@ use super::text::{escape, number};
 
 /// A table with the paper's number, ours and the difference in each cell, coloured by how well they agree: within
 /// `tolerance` (in the unit of the numbers), within twice that, or beyond. The sign in each cell says the same without
-/// colour. `ours` and `paper` are rows of cells; a cell that is missing or `None` shows a dash and has no colour. Returns
-/// HTML for [`page`](super::page).
+/// colour. `ours` and `paper` are rows of cells; a cell that is missing or `None` shows a dash and has no colour.
+/// Returns HTML for [`page`](super::page).
 pub fn heat_table(
     rows: &[String],
     columns: &[String],
@@ -84,7 +85,7 @@ fn tidy(value: f64) -> String {
 pub struct StripColumn {
     /// What neighbouring columns have in common, such as stack and controller; written once below them.
     pub group: String,
-    /// What tells them apart, such as the round-trip time.
+    /// What distinguishes them, such as the round-trip time.
     pub label: String,
     /// One value per run.
     pub points: Vec<f64>,
@@ -102,8 +103,8 @@ pub struct StripPanel {
 }
 
 /// Panels with a point per run, the median of each column as a line, and the paper's number as a dashed one. All share
-/// the y axis from `range.0` to `range.1`, described as `y`. Returns HTML for [`page`](super::page): an `<svg>` per panel
-/// and a legend.
+/// the y axis from `range.0` to `range.1`, described as `y`. Returns HTML for [`page`](super::page): an `<svg>` per
+/// panel and a legend.
 pub fn strip_plot(panels: &[StripPanel], y: &str, range: (f64, f64)) -> String {
     let mut out = "<div class=\"grid\">".to_owned();
     for panel in panels {

@@ -30,7 +30,8 @@ pub use text::escape;
 
 const STYLE: &str = include_str!("style.css");
 
-/// A complete page around `body`, which is HTML; `title` is text. For figures made of [`heat_table`] and [`strip_plot`].
+/// A complete page around `body`, which is HTML; `title` is text. For figures made of [`heat_table`] and
+/// [`strip_plot`].
 pub fn page(title: &str, body: &str) -> String {
     let title = escape(title);
     let dark = palette::dark_rules();

@@ -1,8 +1,8 @@
 //! Colours that colour-blind readers can tell apart, in a light and a dark form, and which flow has which.
 //!
-//! Flows take Paul Tol's "muted" set and queues the blue, vermillion and green of Okabe and Ito, so a flow is never mistaken for
-//! a queue. Charts are drawn in the light colours; in a dark page a style rule per colour swaps each for its dark form,
-//! and a chart cut out of the page keeps the light ones.
+//! Flows take Paul Tol's "muted" set and queues the blue, vermillion and green of Okabe and Ito, so a flow is never
+//! mistaken for a queue. Charts are drawn in the light colours; in a dark page a style rule per colour swaps each for
+//! its dark form, and a chart cut out of the page keeps the light ones.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -91,8 +91,8 @@ pub(super) fn dark_rules() -> String {
 pub(super) struct FlowColours(BTreeMap<String, Colour>);
 
 impl FlowColours {
-    /// The flows with the most bytes in any run get colours; they take them in the order in which the runs list them, so
-    /// that neighbours in a table differ.
+    /// The flows with the most bytes in any run get colours; they take them in the order in which the runs list them,
+    /// so that neighbours in a table differ.
     pub(super) fn new(results: &[(&str, &RunResult)]) -> Self {
         let mut names: Vec<(&str, u64)> = Vec::new();
         for flow in results.iter().flat_map(|(_, result)| &result.flows) {

@@ -1,8 +1,8 @@
 //! Charts with two axes, as SVG: lines, bands, rules and dots, with titles that show on hovering.
 //!
-//! Axes, grid and shapes are drawn by plotters. It places everything on whole pixels and knows no hover titles, so charts
-//! are drawn [`SCALE`] times too large and shown smaller, and dots, hover titles and texts below the axis are laid over
-//! the finished drawing at places that plotters computed.
+//! Axes, grid and shapes are drawn by plotters. It places everything on whole pixels and knows no hover titles, so
+//! charts are drawn [`SCALE`] times too large and shown smaller, and dots, hover titles and texts below the axis are
+//! laid over the finished drawing at places that plotters computed.
 
 use std::fmt::Write;
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! What a reader learns at a glance: a few sentences and numbers per run, and what changed from the first run to another.
+//! What a reader learns at a glance: a few sentences and numbers per run, and what changed from the first run to
+//! another.
 
 use crate::result::{FlowResult, RunResult, fct_score};
 use weir_scenario::WorkloadKind;

@@ -5,8 +5,8 @@ use weir_core::Duration;
 
 /// Samples over time, in bins of `interval_s`: bin `i` begins at `i * interval_s`.
 ///
-/// The last bin ends with the run, so it is longer or shorter than the others by up to half: what begins less than half an
-/// interval before the end counts with the bin before. A list may lack bins at its end, in which nothing happened.
+/// The last bin ends with the run, so it is longer or shorter than the others by up to half: what begins less than half
+/// an interval before the end counts with the bin before. A list may lack bins at its end, in which nothing happened.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Series {
     /// The width of a bin in seconds.
@@ -92,8 +92,8 @@ fn cut<B: Join + Copy>(mut bins: Vec<B>, count: usize) -> Vec<B> {
 }
 
 impl Series {
-    /// Of bins that were counted by the time alone, from a run that took `lasted`. What fell into a bin beyond it counts with
-    /// the last.
+    /// Of bins that were counted by the time alone, from a run that took `lasted`. What fell into a bin beyond it
+    /// counts with the last.
     pub fn new(
         interval: Duration,
         lasted: Duration,

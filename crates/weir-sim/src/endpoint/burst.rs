@@ -1,8 +1,8 @@
-//! Super-packets: full packets in a row that a sender hands over as one (generic segmentation offload), which queues see as
-//! one and a receiver takes as one.
+//! Super-packets: full packets in a row that a sender hands over as one (generic segmentation offload), which queues
+//! see as one and a receiver takes as one.
 //!
-//! Its length is that of all its segments with all their headers, as the kernel counts it (`qdisc_pkt_len_init`). Only the
-//! last segment may be short. CWR is on the first alone (RFC 3168 section 6.1.2).
+//! Its length is that of all its segments with all their headers, as the kernel counts it (`qdisc_pkt_len_init`). Only
+//! the last segment may be short. CWR is on the first alone (RFC 3168 section 6.1.2).
 
 use weir_core::{FlowId, Packet, Time};
 

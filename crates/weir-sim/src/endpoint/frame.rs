@@ -1,13 +1,13 @@
-//! What travels between the ends. A data packet's numbers fit the `handle` of a [`weir_core::Packet`], so a queue carries
-//! nothing but the packet itself.
+//! What travels between the ends. A data packet's numbers fit the `handle` of a [`weir_core::Packet`], so a queue
+//! carries nothing but the packet itself.
 
 use weir_core::{Duration, Time};
 
 const SEQUENCE_BITS: u32 = 32;
 const NUMBER_BITS: u32 = 30;
 
-/// What is in a data packet. Numbers are cut to their lower bits on the wire, as TCP's and QUIC's are, and completed by the
-/// receiver, which knows about where it is.
+/// What is in a data packet. Numbers are cut to their lower bits on the wire, as TCP's and QUIC's are, and completed by
+/// the receiver, which knows about where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Data {
     /// Counts transmissions (QUIC's packet number).
@@ -78,7 +78,8 @@ fn nearest(low: u64, bits: u32, expected: u64) -> u64 {
     expected.checked_add_signed(ahead).unwrap_or(low)
 }
 
-/// Ranges of packet numbers in an acknowledgement: as many as SACK blocks fit beside timestamps (RFC 2018), and the newest.
+/// Ranges of packet numbers in an acknowledgement: as many as SACK blocks fit beside timestamps (RFC 2018), and the
+/// newest.
 pub(crate) const RANGES: usize = 4;
 
 /// An acknowledgement.

@@ -1,6 +1,6 @@
-//! What an acknowledgement says on the wire and a simulated sender does not ask for: SACK blocks in numbers of the stream
-//! (RFC 2018), duplicates among them (RFC 2883), and the time stamp that it echoes (RFC 7323). Kept only where somebody
-//! writes packets down.
+//! What an acknowledgement says on the wire and a simulated sender does not ask for: SACK blocks in numbers of the
+//! stream (RFC 2018), duplicates among them (RFC 2883), and the time stamp that it echoes (RFC 7323). Kept only where
+//! somebody writes packets down.
 
 use std::collections::VecDeque;
 
@@ -39,8 +39,8 @@ impl Notes {
         if known {
             self.duplicate = Some(sequence);
         }
-        // The time stamp of what moved the left edge of the window, and of the first such one while an acknowledgement waits
-        // (RFC 7323 section 4.3).
+        // The time stamp of what moved the left edge of the window, and of the first such one while an acknowledgement
+        // waits (RFC 7323 section 4.3).
         if in_order {
             self.echo.get_or_insert(sent);
         }

@@ -19,7 +19,8 @@ pub struct EndOptions {
     pub max_rate: Option<Rate>,
     /// An acknowledgement for this many packets, if not for two.
     pub ack_every: Option<u32>,
-    /// The longest that a packet waits for an acknowledgement, if not as long as usual: 40 ms with TCP, 25 ms with QUIC.
+    /// The longest that a packet waits for an acknowledgement, if not as long as usual: 40 ms with TCP, 25 ms with
+    /// QUIC.
     pub ack_delay: Option<Duration>,
     /// What comes within this time after a packet is taken and acknowledged with it (generic receive offload).
     pub gro: Duration,

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | delayed ACKs: every second packet or after a timeout (RFC 5681 section 4.2, RFC 9000 section 13.2.2) | [`ReceiverConfig`], with any number of packets for stretched ACKs |
 //! | an ACK at once while there is a gap in the stream and when it is filled (RFC 5681 section 4.2), or a packet out of order (RFC 9000 section 13.2.1) | the same |
-//! | SACK compression: beyond a gap three packets are told of one by one, then those of a millisecond or a third of the round trip together (the kernel's `__tcp_ack_snd_check`) | [`ReceiverConfig::compress`] |
+//! | SACK compression: beyond a gap three packets are reported one by one, then those of a millisecond or a third of the round trip together (the kernel's `__tcp_ack_snd_check`) | [`ReceiverConfig::compress`] |
 //! | the kernel acknowledges the first packets of a connection one by one (quick ACKs) | [`ReceiverConfig::quick`] |
 //! | classic ECN: ECE until CWR (RFC 3168 section 6.1.3) | [`Feedback::Classic`] |
-//! | DCTCP: ECE tells the state of the packets acknowledged; a change sends what is held back, and acknowledges at once the packet that brought it (RFC 8257 section 3.2, `dctcp_ece_ack_update`) | [`Feedback::Dctcp`] |
+//! | DCTCP: ECE gives the state of the packets acknowledged; a change sends what is held back, and acknowledges at once the packet that brought it (RFC 8257 section 3.2, `dctcp_ece_ack_update`) | [`Feedback::Dctcp`] |
 //! | the kernel acknowledges a packet with CWR at once, for its sender may have a window of one packet (`tcp_ecn_accept_cwr`) | the same, with [`Feedback::Classic`] and [`Feedback::Dctcp`] |
 //! | it acknowledges two packets at once from the first mark on that classic ECN has to echo (`tcp_data_ecn_check`) | not |
 //! | generic receive offload: what comes within a time is taken, and acknowledged, together (the kernel's `gro_flush_timeout`; at most 64 kB, and not across a gap) | [`ReceiverConfig::gro`] |
@@ -19,7 +19,7 @@ use super::frame::{AckFrame, Arriving, Data, RANGES};
 use super::notes::{Note, Notes};
 use super::stream::Arrived;
 
-/// How marks are told to the sender.
+/// How marks are reported to the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Feedback {
     /// A mark is echoed until the sender says that it has answered (RFC 3168).
@@ -34,24 +34,25 @@ pub enum Feedback {
 /// Parameters of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverConfig {
-    /// An acknowledgement for this many packets; at least 1. Two unless told.
+    /// An acknowledgement for this many packets; at least 1. Two by default.
     pub every: u32,
     /// The longest that a packet waits for one. The kernel's shortest is 40 ms, QUIC's usual `max_ack_delay` 25 ms.
     pub delay: Duration,
     /// Packets at the beginning that are acknowledged one by one.
     pub quick: u32,
-    /// How long after a packet others are taken together with it before an acknowledgement goes out; zero for not at all.
+    /// How long after a packet others are taken together with it before an acknowledgement goes out; zero for not at
+    /// all.
     pub gro: Duration,
-    /// How long packets beyond a gap wait to be told of together, after the first three of that gap (the kernel's SACK
+    /// How long packets beyond a gap wait to be reported together, after the first three of that gap (the kernel's SACK
     /// compression, `tcp_comp_sack_delay_ns`); zero for not at all.
     pub compress: Duration,
-    /// How marks are told.
+    /// How marks are reported.
     pub feedback: Feedback,
 }
 
-/// Packets beyond a gap that are told of one by one (`TCP_FASTRETRANS_THRESH`).
+/// Packets beyond a gap that are reported one by one (`TCP_FASTRETRANS_THRESH`).
 const TOLD_AT_ONCE: u32 = 3;
-/// Packets that are told of together at most (`tcp_comp_sack_nr`).
+/// Packets that are reported together at most (`tcp_comp_sack_nr`).
 const COMPRESSED: u32 = 44;
 /// The share of a round trip that they wait for at most (`tcp_comp_sack_rtt_percent`).
 const COMPRESSION: f64 = 0.33;
@@ -90,7 +91,7 @@ impl ReceiverConfig {
 enum Order {
     /// To be acknowledged with others.
     Plain,
-    /// To be told of at once.
+    /// To be reported at once.
     Urgent,
     /// To wait with others beyond a gap.
     Compressed,
@@ -114,9 +115,9 @@ pub(crate) struct Receiver {
     /// What comes until then is taken together.
     together: Time,
     taken: u32,
-    /// The gap that packets were last told of one by one for, and how many were.
+    /// The gap beyond which packets were last reported one by one, and how many were.
     gap: (u64, u32),
-    /// Packets beyond it that wait to be told of.
+    /// Packets beyond it that wait to be reported.
     compressed: u32,
     ce: u64,
     echo: bool,
@@ -182,7 +183,7 @@ impl Receiver {
         self.stream.next()
     }
 
-    /// What it tells of marks now: whether it echoes one, and how many packets came with CE.
+    /// What it reports of marks now: whether it echoes one, and how many packets came with CE.
     pub(crate) fn marks(&self) -> (bool, u64) {
         (self.echo, self.ce)
     }
@@ -197,7 +198,7 @@ impl Receiver {
         self.config.feedback == Feedback::Dctcp && marked != self.echo && self.waiting > 0
     }
 
-    /// Takes a packet. Tells whether an acknowledgement is to go out at once.
+    /// Takes a packet. Returns whether an acknowledgement is to go out at once.
     #[inline]
     pub(crate) fn receive(&mut self, now: Time, packet: Arriving) -> bool {
         let Arriving { handle, segments, payload, size, marked, .. } = packet;
@@ -302,7 +303,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a packet beyond the gap before `next` waits to be told of (`__tcp_ack_snd_check`).
+    /// Whether a packet beyond the gap before `next` waits to be reported (`__tcp_ack_snd_check`).
     fn compresses(&mut self, next: u64) -> bool {
         if self.gap.0 != next {
             self.gap = (next, 0);

@@ -1,4 +1,4 @@
-//! The sending end: what may be sent when, what is lost, and what the controller is told.
+//! The sending end: what may be sent when, what is lost, and what the controller gets to know.
 //!
 //! | source | here |
 //! |---|---|
@@ -55,7 +55,7 @@ pub struct SenderConfig {
     pub header: u32,
     /// How losses are found.
     pub recovery: Recovery,
-    /// How the receiver tells marks.
+    /// How the receiver reports marks.
     pub feedback: Feedback,
     /// With pacing, unless the controller says how long: a burst lasts this long at the rate, up to 64 kB.
     pub burst: Duration,
@@ -107,7 +107,7 @@ pub(crate) struct Sender {
     doubted: u64,
     in_flight: u64,
     pub(crate) rtt: Rtt,
-    /// Smoothed, of the oldest packet that each acknowledgement tells of, with what the receiver held back
+    /// Smoothed, of the oldest packet that each acknowledgement reports, with what the receiver held back
     /// (`tcp_clean_rtx_queue`). For [`SenderConfig::defer`].
     oldest_rtt: Duration,
     pub(crate) delivery: Delivery,
@@ -133,7 +133,7 @@ pub(crate) struct Sender {
     /// When the oldest packet in doubt is lost if nothing comes.
     loss_due: Time,
     probe_due: Time,
-    /// From when on [`probe_due`](Self::probe_due) is to be reckoned: once for all packets of a burst.
+    /// What [`probe_due`](Self::probe_due) is to be computed from: once for all packets of a burst.
     arming: Option<Arming>,
     probes: u32,
     must_probe: u32,
@@ -180,8 +180,8 @@ impl Sender {
         }
     }
 
-    /// A new connection on the same ports, once the old one is [done](Self::is_done): numbers and totals count on, all else
-    /// begins anew.
+    /// A new connection on the same ports, once the old one is [done](Self::is_done): numbers and totals count on, all
+    /// else begins anew.
     pub(crate) fn reopen(&mut self, controller: Box<dyn Controller>) {
         let end = self.sent.end();
         let old = std::mem::replace(self, Self::new(self.config, controller));
@@ -276,8 +276,8 @@ impl Sender {
         self.poll(now)
     }
 
-    /// The next packet of up to `most` segments, of what is held back and of what may go now and continues it; what does not
-    /// continue it is held back.
+    /// The next packet of up to `most` segments, of what is held back and of what may go now and continues it; what
+    /// does not continue it is held back.
     pub(crate) fn gather(&mut self, now: Time, held: &mut Option<Outgoing>, most: u16) -> Option<Burst> {
         let mut burst = Burst::new(held.take().or_else(|| self.poll_apart(now))?);
         while burst.segments() < most && held.is_none() {
@@ -334,7 +334,7 @@ impl Sender {
         // If the acknowledgement before was lost, all its ranges may be news.
         let in_order = self.ack_index.is_none_or(|last| frame.index == last.wrapping_add(1));
         if self.ack_index.is_some_and(|last| (frame.index.wrapping_sub(last) as i32) <= 0) {
-            // Overtaken by a later one, which told the same and more.
+            // Overtaken by a later one, which reported the same and more.
             return;
         }
         self.ack_index = Some(frame.index);

@@ -114,8 +114,8 @@ impl SentPackets {
         self.get(number).is_some_and(|packet| packet.fate == Fate::Flying)
     }
 
-    /// Forgets the packets at the front that need no more attention. One declared lost is kept for as long as `keep_lost`
-    /// says of it, to be recognised if it was only late.
+    /// Forgets the packets at the front that need no more attention. One declared lost is kept for as long as
+    /// `keep_lost` says of it, to be recognised if it was only late.
     #[inline]
     pub(crate) fn trim(&mut self, keep_lost: impl Fn(&SentPacket) -> bool) {
         while let Some(packet) = self.get(self.first) {

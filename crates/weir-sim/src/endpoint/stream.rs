@@ -59,7 +59,7 @@ impl Arrived {
         blocks
     }
 
-    /// Adds a number; tells whether it is new.
+    /// Adds a number; returns whether it is new.
     #[inline]
     pub(crate) fn insert(&mut self, number: u64) -> bool {
         if number == self.next && self.beyond.is_empty() {

@@ -1,5 +1,5 @@
-//! What an application has written, cut into packets: a write begins with a packet of its own, so the last packet of the
-//! write before it may be a short one.
+//! What an application has written, cut into packets: a write begins with a packet of its own, so the last packet of
+//! the write before it may be a short one.
 
 use std::collections::VecDeque;
 

@@ -1,10 +1,10 @@
-//! What happens next: a heap with four children a node, ordered by time and, at equal times, by who asked first. A link and
-//! each flow have at most a few entries here, since whatever is on its way in order waits in a line of its own, so the heap
-//! stays small enough for the fastest cache.
+//! What happens next: a heap with four children a node, ordered by time and, at equal times, by who asked first. A link
+//! and each flow have at most a few entries here, since whatever is on its way in order waits in a line of its own, so
+//! the heap stays small enough for the fastest cache.
 //!
-//! Most of what is put down is the end of the packet that a link has just begun to send, which comes next or nearly so. Two
-//! things keep it off the heap's longer ways: one entry waits beside the heap as long as nothing earlier comes, and what is
-//! taken from the heap leaves a hole at its top, which the next entry fills from there.
+//! Most of what is put down is the end of the packet that a link has just begun to send, which comes next or nearly so.
+//! Two things keep it off the heap's longer ways: one entry waits beside the heap as long as nothing earlier comes, and
+//! what is taken from the heap leaves a hole at its top, which the next entry fills from there.
 
 use weir_core::Time;
 

@@ -1,5 +1,5 @@
-//! The bytes of a packet's headers: Ethernet, IPv4 with its checksum, and TCP with time stamps, SACK and ECN, UDP, or what
-//! QUIC shows without keys. Checksums are those of a payload of zeros.
+//! The bytes of a packet's headers: Ethernet, IPv4 with its checksum, and TCP with time stamps, SACK and ECN, UDP, or
+//! what QUIC shows without keys. Checksums are those of a payload of zeros.
 
 use weir_cc::EcnUse;
 use weir_core::{Ecn, Time};
@@ -82,8 +82,8 @@ pub(super) struct Tcp {
 }
 
 impl Tcp {
-    /// A packet of an open connection, with data or not: the numbers before its data and of what it waits for, and what it
-    /// has received selectively.
+    /// A packet of an open connection, with data or not: the numbers before its data and of what it waits for, and what
+    /// it has received selectively.
     pub(super) fn open(
         [seq, ack]: [u32; 2],
         ecn: TcpEcn,

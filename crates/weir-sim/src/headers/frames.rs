@@ -32,8 +32,9 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// A connection over the link opens. Its handshake is not simulated; [`handshake`](Self::handshake) gives its packets at
-    /// the times at which they would have passed. Other links on its path delay it by `before` this link and `behind` it.
+    /// A connection over the link opens. Its handshake is not simulated; [`handshake`](Self::handshake) gives its
+    /// packets at the times at which they would have passed. Other links on its path delay it by `before` this link and
+    /// `behind` it.
     pub fn opens(&mut self, opening: &Opening, [before, behind]: [Duration; 2], wire: &Wire) {
         let index = opening.flow.0 as usize;
         if index >= self.connections.len() {
@@ -67,8 +68,9 @@ impl Frames {
         }
     }
 
-    /// Takes the next packet that opens a connection and has passed by `now`: when, whether it goes down, from the server to
-    /// the client, and its headers. Call it until it has none before you write a packet down, and the times are in order.
+    /// Takes the next packet that opens a connection and has passed by `now`: when, whether it goes down, from the
+    /// server to the client, and its headers. Call it until it has none before you write a packet down, and the times
+    /// are in order.
     pub fn handshake(&mut self, now: Time) -> Option<(Time, bool, Headers)> {
         let first = self.opening.first_entry().filter(|first| first.key().0 <= now)?;
         let ((time, _), (down, headers)) = first.remove_entry();

@@ -1,5 +1,5 @@
-//! The addresses of a flow, and its packets as the law's parser would read them: it reads frames, so just enough of one is
-//! written for it.
+//! The addresses of a flow, and its packets as the law's parser would read them: it reads frames, so just enough of one
+//! is written for it.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -32,8 +32,8 @@ pub enum Transport {
     Udp,
 }
 
-/// What all packets of one flow have in their headers: IPv4 from 10.0.0.1, the server, to 10.0.1.1, the client, and ports
-/// that tell it apart.
+/// What all packets of one flow have in their headers: IPv4 from 10.0.0.1, the server, to 10.0.1.1, the client, and
+/// ports that identify it.
 #[derive(Clone, Copy, Debug)]
 pub struct Wire {
     transport: Transport,
@@ -78,7 +78,8 @@ impl Wire {
         if down != self.up { [data, other] } else { [other, data] }
     }
 
-    /// Bytes of a packet's frame: a super-packet counts on the wire with the headers of all its segments, but has them once.
+    /// Bytes of a packet's frame: a super-packet counts on the wire with the headers of all its segments, but has them
+    /// once.
     pub fn frame_bytes(&self, carried: &Carried) -> u32 {
         let header = ETHERNET + IPV4 + if self.transport == Transport::Tcp { TCP } else { UDP };
         carried.wire_bytes - (u32::from(carried.segments) - 1) * header as u32
@@ -95,8 +96,8 @@ impl Wire {
         self.frame(carried.way, numbers, ACK, block, carried.spin, carried.ecn, self.frame_bytes(carried))
     }
 
-    /// The packets with which a connection of TCP begins: that of the end that asks for data, and the answer; and which way
-    /// they go. `first` is the sequence number before that of the first byte of data. `None` of other transports.
+    /// The packets with which a connection of TCP begins: that of the end that asks for data, and the answer; and which
+    /// way they go. `first` is the sequence number before that of the first byte of data. `None` of other transports.
     pub fn handshake(&self, first: u32) -> Option<[(Way, ParsedPacket); 2]> {
         let bytes = (ETHERNET + IPV4 + TCP) as u32;
         let (asks, answers) = if self.up { (Way::Forward, Way::Back) } else { (Way::Back, Way::Forward) };

@@ -56,8 +56,8 @@ impl Hop {
         self.begin(around);
     }
 
-    /// Keeps the books of a packet that has left, which goes on without the link's overhead. Tells whether it comes out of the
-    /// tunnel, if there is one.
+    /// Keeps the books of a packet that has left, which goes on without the link's overhead. Returns whether it comes
+    /// out of the tunnel, if there is one.
     #[inline]
     pub(super) fn leave<O: Observer>(&mut self, packet: &mut Packet, around: &mut Around<'_, O>) -> bool {
         self.report.packets += 1;
@@ -107,7 +107,7 @@ impl Hop {
 }
 
 impl<O: Observer> Network<O> {
-    /// Empties the queues, and tells whose packets were in them.
+    /// Empties the queues, and returns whose packets were in them.
     pub fn drain(&mut self) -> Vec<FlowId> {
         self.hops().flat_map(|hop| self.drain_hop(hop)).collect()
     }

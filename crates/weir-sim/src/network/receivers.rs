@@ -10,8 +10,8 @@ use crate::flow::{Amount, Flow, Source};
 use crate::observer::{Carried, Observer, Way};
 
 impl Flow {
-    /// The receiver acknowledges what waits, at `at`; the flow has no route. An acknowledgement that is `watched` is next at the
-    /// bottleneck, another at the sender.
+    /// The receiver acknowledges what waits, at `at`; the flow has no route. An acknowledgement that is `watched` is
+    /// next at the bottleneck, another at the sender.
     #[inline]
     fn answer(&mut self, index: u32, at: Time, watched: bool, agenda: &mut Agenda<Next>) {
         let mut frame = self.receiver.acknowledge(at);
@@ -60,7 +60,8 @@ impl<O: Observer> Network<O> {
             };
             let due = flow.receiver.due();
             if due < at || flow.receiver.tells_apart(arriving.marked) {
-                // An acknowledgement that was due before this packet arrives, or that must not be of this one too, goes first.
+                // An acknowledgement that was due before this packet arrives, or that must not be of this one too, goes
+                // first.
                 self.answer(index, due.min(at));
                 return self.deliver(packet);
             }

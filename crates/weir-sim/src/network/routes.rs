@@ -1,5 +1,5 @@
-//! Packets on routes: from stop to stop, and what the ends do with them. The ways into here are never in line, so that flows
-//! without a route pay no more for them than a look.
+//! Packets on routes: from stop to stop, and what the ends do with them. The ways into here are never in line, so that
+//! flows without a route pay no more for them than a look.
 
 use weir_core::{FlowId, Packet, Time};
 
@@ -166,8 +166,8 @@ impl<O: Observer> Network<O> {
         self.observer.lost(packet.flow, now);
     }
 
-    /// Which half's data a packet has that goes in this direction, and which half's data it may acknowledge. If it has no
-    /// data, the first is none.
+    /// Which half's data a packet has that goes in this direction, and which half's data it may acknowledge. If it has
+    /// no data, the first is none.
     fn halves(&mut self, packet: &Packet, direction: usize) -> (Option<u32>, Option<u32>) {
         let owner = packet.flow.0;
         let header = self.flows[owner as usize].header;

@@ -31,8 +31,8 @@ impl<O: Observer> Network<O> {
         }
     }
 
-    /// The ends of a connection learn the round trip from their handshake. It is not simulated: if there is a queue on the way,
-    /// it tells nothing, and the first data will tell.
+    /// The ends of a connection learn the round trip from their handshake. It is not simulated: if there is a queue on
+    /// the way, it reports nothing, and the first data will.
     pub(super) fn shake_hands(&mut self, index: u32) {
         let flow = &self.flows[index as usize];
         let rtt = flow.round_trip();

@@ -1,7 +1,7 @@
 //! How workloads use the network: connections open, requests travel, responses arrive, users think.
 //!
-//! A request travels as an acknowledgement does; where the connection is to be opened, a round trip for the handshake comes
-//! before. Requests are not queued.
+//! A request travels as an acknowledgement does; where the connection is to be opened, a round trip for the handshake
+//! comes before. Requests are not queued.
 
 use weir_core::{Duration, Time};
 

@@ -1,5 +1,5 @@
-//! Distributions of sizes and times, drawn by inversion, one draw each. Logarithms and powers are `libm`'s, which give the same
-//! bits on any machine.
+//! Distributions of sizes and times, drawn by inversion, one draw each. Logarithms and powers are `libm`'s, which give
+//! the same bits on any machine.
 
 use weir_core::{Duration, Random};
 

@@ -7,8 +7,8 @@
 //! | [`Pattern::Video`] | players, each of which asks for a segment when its buffer has room for one | the same |
 //! | [`Pattern::OnOff`] | sources that send for a while and are silent for a while | the same |
 //!
-//! A connection that has done its work is used again with a new controller, so that a million requests take as many objects
-//! as there are requests at the same time. Each kind of draw of each workload has a random stream of its own.
+//! A connection that has done its work is used again with a new controller, so that a million requests take as many
+//! objects as there are requests at the same time. Each kind of draw of each workload has a random stream of its own.
 
 mod draw;
 mod state;
@@ -67,7 +67,8 @@ pub enum Pattern {
         /// How much film a player holds at most; at least one segment.
         buffer: Duration,
     },
-    /// Sources that are on and off by turns, first off: TCP and QUIC send what they can while on, datagrams come at their rate.
+    /// Sources that are on and off by turns, first off: TCP and QUIC send what they can while on, datagrams come at
+    /// their rate.
     OnOff {
         /// How many sources.
         users: u32,
@@ -88,8 +89,8 @@ pub struct WorkloadSpec {
 }
 
 impl WorkloadSpec {
-    /// An endless workload over connections such as `connection`, whose own start, amount and controller of one's own do not
-    /// matter.
+    /// An endless workload over connections such as `connection`, whose own start, amount and controller of one's own
+    /// do not matter.
     pub fn new(connection: FlowSpec, pattern: Pattern) -> Self {
         Self { connection, pattern, start: Duration::ZERO, length: None, requests: None }
     }

@@ -94,7 +94,7 @@ pub(crate) struct Workload {
     waited: u64,
     stalls: u64,
     stalled: Duration,
-    /// It has told that it is done.
+    /// It has reported that it is done.
     pub(crate) told: bool,
 }
 
@@ -201,7 +201,7 @@ impl Workload {
             .map(|what| self.seed.stream(&format!("workload {index} connection {connection}{what}")))
     }
 
-    /// A player has a further segment at `at`. Tells when it has room for the next one.
+    /// A player has a further segment at `at`. Returns when it has room for the next one.
     pub(crate) fn watch(&mut self, task: &mut Task, at: Time) -> Time {
         let Pattern::Video { segment, buffer, .. } = self.spec.pattern else { return at };
         let player = &mut task.player;

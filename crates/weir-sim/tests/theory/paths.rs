@@ -110,8 +110,8 @@ pub(crate) fn setup() -> Setup {
     Setup { mss: MSS, initial_window: 10, random: Seed::default().stream("controller"), rate: None }
 }
 
-/// The sender of the derivation of W = 2/p: every round trip its window grows by one packet and shrinks by half of alpha,
-/// whether there was a mark in it or not.
+/// The sender of the derivation of W = 2/p: every round trip its window grows by one packet and shrinks by half of
+/// alpha, whether there was a mark in it or not.
 pub(crate) struct EveryRound {
     window: f64,
     alpha: f64,
@@ -152,8 +152,8 @@ impl Controller for EveryRound {
     }
 }
 
-/// The sender of the square-root laws: its window grows by a packet in every round trip, also while it reduces, and has this
-/// factor left after a loss or mark, once in a window of data.
+/// The sender of the square-root laws: its window grows by a packet in every round trip, also while it reduces, and has
+/// this factor left after a loss or mark, once in a window of data.
 pub(crate) struct SawTooth {
     window: f64,
     factor: f64,

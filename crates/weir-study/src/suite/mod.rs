@@ -1,5 +1,5 @@
-//! Sets of scenarios that others have agreed on, run in one command over several queue disciplines, and told in one
-//! page.
+//! Sets of scenarios that others have agreed on, run in one command over several queue disciplines, and reported on
+//! one page.
 //!
 //! A suite is a folder: `suite.toml` ([`About`]) and the scenario files that it names. Each scenario is a good one by
 //! itself (`weir run`); the suite puts each discipline that it compares into `bottleneck.qdisc`. To add a scenario:

@@ -36,7 +36,7 @@ pub(super) fn join(row: &Row, part: fn(&super::QueueRow) -> f64) -> String {
     parts.join(" / ")
 }
 
-/// One record per flow and one per queue of each row, told apart by `of`.
+/// One record per flow and one per queue of each row, distinguished by `of`.
 pub(super) fn csv(rows: &[Row]) -> String {
     let mut out = csv::Writer::from_writer(Vec::new());
     let header = [

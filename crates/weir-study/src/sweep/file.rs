@@ -26,7 +26,7 @@ pub(super) struct File {
 /// What does not run: for each key named its axis, and the places of the values that must come together.
 pub(super) type Exclusion = Vec<(usize, Vec<usize>)>;
 
-/// The texts that errors speak of.
+/// The texts that errors refer to.
 pub(super) struct Texts {
     path: String,
     pub(super) sweep: String,

@@ -29,7 +29,7 @@ pub use plan::Sweep;
 pub use run::run;
 pub use summary::{FlowSummary, Spread, Summary};
 
-/// Cells that a sweep has at most unless told otherwise.
+/// Cells that a sweep has at most by default.
 pub const MOST_CELLS: u64 = 1_000_000;
 
 /// A sweep that could not be made.

@@ -2,7 +2,7 @@
 //! file would be, and an error knows which bytes it is about.
 //!
 //! What is put in has the place of its value in the sweep's file, moved behind the end of the scenario's text: one
-//! number tells both text and place.
+//! number gives both text and place.
 
 use std::ops::Range;
 

@@ -162,7 +162,7 @@ impl<'a> Books<'a> {
         self.failed += 1;
     }
 
-    /// All cells of the combination have been told.
+    /// All cells of the combination have been reported.
     pub(super) fn close(&mut self, combination: usize) {
         let runs = std::mem::take(&mut self.runs);
         let spread = |value: &dyn Fn(&Run) -> Option<f64>| {

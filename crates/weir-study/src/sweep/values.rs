@@ -1,5 +1,5 @@
 //! The values that a key takes: a list as it stands, or a range with a step or a factor; and what kind of quantity they
-//! are, so that ranges can be reckoned and tables can name units.
+//! are, so that ranges can be computed and tables can name units.
 
 use std::ops::Range;
 
@@ -106,7 +106,7 @@ impl Quantity {
     /// The quantity of `number` base units, as a scenario reads it.
     fn write(self, number: f64) -> String {
         let whole = number.round() as u64;
-        // What reckoning with binary fractions adds is not meant.
+        // What arithmetic with binary fractions adds is not meant.
         let tidy = (number * 1e9).round() / 1e9;
         match self {
             Self::Time => Duration::from_nanos(whole).to_string(),
@@ -115,7 +115,7 @@ impl Quantity {
             Self::Packets => format!("{whole}p"),
             Self::Bdp => format!("{tidy}bdp"),
             Self::Integer => format!("{}", number.round() as i64),
-            // TOML tells numbers with a point from whole ones.
+            // TOML distinguishes numbers with a point from whole ones.
             Self::Number | Self::Text | Self::Truth => format!("{tidy:?}"),
         }
     }
@@ -187,7 +187,7 @@ pub(super) fn common(values: &[Value]) -> Quantity {
     })
 }
 
-/// A range that is not yet reckoned: how many values it has is known before there are any.
+/// A range that is not yet computed: how many values it has is known before there are any.
 #[derive(Clone, Debug)]
 pub(super) struct Steps {
     quantity: Quantity,
@@ -204,7 +204,7 @@ enum Step {
     Times(f64),
 }
 
-/// Room for what reckoning with binary fractions loses, so that a range reaches its end.
+/// Room for what arithmetic with binary fractions loses, so that a range reaches its end.
 const SLACK: f64 = 1e-9;
 
 impl Steps {

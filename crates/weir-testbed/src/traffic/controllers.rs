@@ -144,8 +144,8 @@ fn own(stack: Stack, name: &str) -> Option<&'static str> {
     CONTROLLERS.iter().find_map(|(of, known)| (*of == stack && *known == wanted).then_some(*known))
 }
 
-/// The controller that `name` stands for, aliases included: QUIC's `reno` is noq's `newreno`, its `bbr` noq's `bbr3`, its
-/// `weir-cubic` and `copa` are weir-cc's `cubic` and `copa`.
+/// The controller that `name` stands for, aliases included: QUIC's `reno` is noq's `newreno`, its `bbr` noq's `bbr3`,
+/// its `weir-cubic` and `copa` are weir-cc's `cubic` and `copa`.
 ///
 /// # Errors
 /// [`UnknownController`], which names the nearest known controller.

@@ -8,9 +8,9 @@
 //!
 //! Facts about noq 1.4 that matter to a measurement:
 //! - It sends ECT(0) and has no switch for ECT(1). It reports CE marks to its controller once per acknowledgement
-//!   that shows new ones, without their number, and stops using ECN when the counts do not add up (RFC 9000 section 13.4.2). It compares
-//!   with the number of acknowledged ranges, not packets, so a path that clears ECT from only some packets goes
-//!   unnoticed.
+//!   that shows new ones, without their number, and stops using ECN when the counts do not add up (RFC 9000 section
+//!   13.4.2). It compares with the number of acknowledged ranges, not packets, so a path that clears ECT from only some
+//!   packets goes unnoticed.
 //! - With `allow_spin`, an end still disables the bit for one connection in eight, drawn from its random numbers, and
 //!   then sends a random bit in each packet. [`SPINNING_SEED`] makes the draw known.
 //! - MTU discovery off, its black-hole detector can still lower the datagram size; `min_mtu` equal to the initial one

@@ -37,8 +37,8 @@ pub struct FlowResult {
     pub spin: Option<SpinCount>,
     /// Counts of a UDP flow.
     pub udp: Option<UdpResult>,
-    /// If the sender's controller ignored all marks because the path is too long: the longest round trip on which it would
-    /// have answered them. Told in virtual time.
+    /// If the sender's controller ignored all marks because the path is too long: the longest round trip on which it
+    /// would have answered them. Known only in virtual time.
     pub ignored_marks_beyond: Option<Duration>,
     /// Why the flow did not run as specified.
     pub error: Option<String>,
@@ -49,8 +49,8 @@ pub struct FlowResult {
 pub struct SpinCount {
     /// Packets with a short header.
     pub packets: u64,
-    /// How often the bit differed from the packet before. A spinning end has about one per round trip, an end that sends
-    /// random bits about one every two packets.
+    /// How often the bit differed from the packet before. A spinning end has about one per round trip, an end that
+    /// sends random bits about one every two packets.
     pub edges: u64,
 }
 

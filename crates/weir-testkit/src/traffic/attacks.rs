@@ -39,8 +39,8 @@ pub struct Arrivals {
     pub old: Vec<Peer>,
 }
 
-/// A minute of `attack`, called for each of a million packets, beside fifty flows of [`established`], of which each has a
-/// round trip per second, and fifty new ones, one per second, that send ten segments per round trip of 50 ms.
+/// A minute of `attack`, called for each of a million packets, beside fifty flows of [`established`], of which each has
+/// a round trip per second, and fifty new ones, one per second, that send ten segments per round trip of 50 ms.
 pub fn under_attack<T: Table>(live: &mut T, attack: &mut dyn FnMut(&mut T, u64, Time)) -> Arrivals {
     let (mut old, begin) = established(live, 50);
     let memory = live.memory();
@@ -191,8 +191,8 @@ pub fn insistent(packet: u64, flows: u64) -> (Frame, Direction) {
     if packet / flows % 8 == 1 { (back, REVERSE) } else { (forward, FORWARD) }
 }
 
-/// A flow of constant rate whose spin bit is random, and which loses one packet in `one_in`. `beside` runs before each of
-/// its packets, one a millisecond.
+/// A flow of constant rate whose spin bit is random, and which loses one packet in `one_in`. `beside` runs before each
+/// of its packets, one a millisecond.
 pub fn random_spin<T: Table>(
     live: &mut T,
     seed: u64,
@@ -217,8 +217,8 @@ pub fn random_spin<T: Table>(
     one
 }
 
-/// Round trips of 100 ms with ten segments each, spread evenly. After each a receiver claims sixty thousand bytes more. Returns the
-/// lengths of the cycles in milliseconds.
+/// Round trips of 100 ms with ten segments each, spread evenly. After each a receiver claims sixty thousand bytes more.
+/// Returns the lengths of the cycles in milliseconds.
 pub fn optimistic_acks(live: &mut impl Table) -> Vec<u64> {
     let mut one = peer(Carrier::Tcp, 1);
     let mut lengths = Vec::new();

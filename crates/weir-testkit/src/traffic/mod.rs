@@ -1,5 +1,5 @@
-//! Traffic for the tests of the live table, here and in the kernel: packets of any flow, and senders that go through whole
-//! round trips.
+//! Traffic for the tests of the live table, here and in the kernel: packets of any flow, and senders that go through
+//! whole round trips.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -205,8 +205,8 @@ impl Peer {
         parsed(&self.answer_frame())
     }
 
-    /// A round trip of `window` bytes in packets of at most `most`; then the answer. `signals` are for its first packet.
-    /// Returns what the last packet found.
+    /// A round trip of `window` bytes in packets of at most `most`; then the answer. `signals` are for its first
+    /// packet. Returns what the last packet found.
     pub fn cycle(
         &mut self,
         table: &mut impl Table,

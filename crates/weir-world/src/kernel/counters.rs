@@ -1,4 +1,5 @@
-//! The kernel's own counters of its queues, as `tc` prints them: the check on what was measured, and part of the result.
+//! The kernel's own counters of its queues, as `tc` prints them: the check on what was measured, and part of the
+//! result.
 
 use weir_netdev::iproute::Discipline;
 

@@ -1,9 +1,9 @@
 //! The path's delay: each packet waits once on its way to the queue, and each answer once before the law sees it.
 //!
-//! With netem the packets of a side wait in an IFB device that the side's ingress is redirected to. A kernel without netem,
-//! or flows of different round-trip times, take the delay lines of the user-space bottleneck instead: packets make a
-//! detour through a namespace where a [`weir_link::Link`] without rate, queue or law holds them. Either way a packet comes
-//! back to the bottleneck's own routing, so TTL, queue and law see the same as without delay.
+//! With netem the packets of a side wait in an IFB device that the side's ingress is redirected to. A kernel without
+//! netem, or flows of different round-trip times, take the delay lines of the user-space bottleneck instead: packets
+//! make a detour through a namespace where a [`weir_link::Link`] without rate, queue or law holds them. Either way a
+//! packet comes back to the bottleneck's own routing, so TTL, queue and law see the same as without delay.
 //!
 //! ```text
 //! server0 - toserver =ingress=> indelay0 - delay0 [Link] delay1 - indelay1 =routed=> toclient [HTB] - client0

@@ -1,5 +1,5 @@
-//! What a run on the kernel's queues says of itself. The kernel's own counters are the witness: what they have beyond what
-//! was heard of packets went unheard.
+//! What a run on the kernel's queues says of itself. The kernel's own counters are the witness: what they have beyond
+//! what was heard of packets went unheard.
 
 use weir_link::RunReport;
 

@@ -1,5 +1,5 @@
-//! The responsiveness law in the kernel: Weir's classifier before the queues, where it chooses the class, and behind them,
-//! where answers pass.
+//! The responsiveness law in the kernel: Weir's classifier before the queues, where it chooses the class, and behind
+//! them, where answers pass.
 //!
 //! Answers are looked at where they leave towards the server, so that they have had their delay. A single queue has the
 //! same classifier: HTB knows no class of the responsive flows there and puts all packets into its default. Flows get

@@ -75,7 +75,8 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Begins to listen; `cycles` is the classifier's ring of ended cycles. `recorder` hears of it from [`Listener::begin_at`] on; what was before came at time zero.
+    /// Begins to listen; `cycles` is the classifier's ring of ended cycles. `recorder` hears of it from
+    /// [`Listener::begin_at`] on; what was before came at time zero.
     pub(super) fn start(
         scenario: &Scenario,
         tree: &Tree,
@@ -128,8 +129,8 @@ impl Listener {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the listening and hands over what was heard. `kernel_holds` is how many packets are in the queues, if that is
-    /// known.
+    /// Ends the listening and hands over what was heard. `kernel_holds` is how many packets are in the queues, if that
+    /// is known.
     pub(super) fn stop(mut self, kernel_holds: Option<u64>) -> Result<Heard, KernelWorldError> {
         self.shared.kernel_holds.store(kernel_holds.unwrap_or(UNKNOWN), Ordering::Relaxed);
         self.shared.stop.store(true, Ordering::Release);

@@ -1,9 +1,9 @@
 //! World `kernel`: the kernel's own queues under HTB, between the same hosts and with the same flows as in world `emu`.
 //!
 //! The bottleneck's namespace routes; HTB and the scenario's queues stand on its interface towards the client
-//! ([`tree`]). Packets are single frames, as in world `emu`. What happens to them is heard from the kernel's tracepoints
-//! ([`measure`], `bpf/measure.bpf.c`) and told to the same recorder ([`watcher`]), so that tables and reports are the
-//! same. `docs/model/worlds.md` says what differs.
+//! ([`tree`]). Packets are single frames, as in world `emu`. What happens to them is heard from the kernel's
+//! tracepoints ([`measure`], `bpf/measure.bpf.c`) and reported to the same recorder ([`watcher`]), so that tables and
+//! reports are the same. `docs/model/worlds.md` says what differs.
 
 pub(crate) mod counters;
 mod delays;

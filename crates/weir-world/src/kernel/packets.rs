@@ -1,4 +1,4 @@
-//! What the kernel told of a packet: the records of `bpf/measure.bpf.c`.
+//! What the kernel reported of a packet: the records of `bpf/measure.bpf.c`.
 
 /// What happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

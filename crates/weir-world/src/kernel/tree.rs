@@ -1,5 +1,5 @@
-//! A scenario's queue as the kernel's: the tree that `weir up` installs ([`weir_kernel::Tree`]), with the scenario's limits,
-//! and what has to be known of it to follow packets through it.
+//! A scenario's queue as the kernel's: the tree that `weir up` installs ([`weir_kernel::Tree`]), with the scenario's
+//! limits, and what has to be known of it to follow packets through it.
 //!
 //! The limits are those that the emulator resolves; what the kernel's disciplines cannot do is refused by name. A hard
 //! split is two classes that may not exceed their shares, as in the CRQ prototype; a shared one lets them borrow from

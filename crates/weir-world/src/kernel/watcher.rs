@@ -1,9 +1,10 @@
-//! Turns what the kernel tells of packets into the events that every other part of Weir lives on, and keeps the books:
-//! conservation, order, the bound on the rate, lateness.
+//! Turns what the kernel reports of packets into the events that every other part of Weir works on, and keeps the
+//! books: conservation, order, the bound on the rate, lateness.
 //!
-//! Not every step is announced: some virtual machines run a few of the kernel's interrupts without its tracepoints. Where
-//! the queue is a FIFO, a packet that came before one that has left is gone as well; it is taken to have left when an exact
-//! link would have sent it. One that leaves without having come came with the one before it. Both are counted as unheard.
+//! Not every step is announced: some virtual machines run a few of the kernel's interrupts without its tracepoints.
+//! Where the queue is a FIFO, a packet that came before one that has left is gone as well; it is taken to have left
+//! when an exact link would have sent it. One that leaves without having come came with the one before it. Both are
+//! counted as unheard.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -26,8 +27,8 @@ use weir_scenario::Scenario;
 /// Packets are numbered in steps, so that one whose arrival went unheard can get a number in between.
 const STRIDE: u64 = 1 << 16;
 
-/// Newer kernels free what an AQM drops only after the packet behind it has left. Records wait so long, to be told apart
-/// from departures that go unheard.
+/// Newer kernels free what an AQM drops only after the packet behind it has left. Records wait this long, so that such
+/// a drop is distinguished from a departure that goes unheard.
 const GRACE: Duration = Duration::from_millis(1);
 
 /// What the watcher found besides the packets.
@@ -82,7 +83,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher that tells `recorder`; `clock` is the run's.
+    /// A watcher that reports to `recorder`; `clock` is the run's.
     pub(super) fn new(scenario: &Scenario, tree: &Tree, recorder: Box<Recorder>, clock: Clock) -> Self {
         Self {
             clock,
@@ -262,7 +263,8 @@ impl Watcher {
         self.inside.remove(queue, packet.id)
     }
 
-    /// Lets those leave that came before a packet of their own flow which leaves now: flow queues keep the order of each flow.
+    /// Lets those leave that came before a packet of their own flow which leaves now: flow queues keep the order of
+    /// each flow.
     fn leave_before(&mut self, id: u64, now: Time) {
         let Some(Waiting { queue, packet, .. }) = self.inside.get(id) else { return };
         if self.is_in_order(queue) || packet.flow == FlowId::NONE {
@@ -293,7 +295,7 @@ impl Watcher {
     fn came_unheard(&mut self, measured: &Measured, now: Time) -> Waiting {
         self.oddities.unheard += 1;
         let mut waiting = self.arrival(measured, now);
-        // The mark that it may have got cannot be told from one that it came with.
+        // The mark that it may have got cannot be distinguished from one that it came with.
         let before = self.last[usize::from(waiting.queue.0)];
         let came = before.map_or(Time::ZERO, |before| before.arrived);
         let came = came.max(self.schedule(waiting.queue).since()).min(now);

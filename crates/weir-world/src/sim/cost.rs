@@ -1,7 +1,7 @@
-//! What a run in virtual time will cost, reckoned before it begins. Time that costs nothing makes it easy to ask for more
-//! packets, rows or memory than any machine has: by a slip of the pen, or in a scenario that somebody else wrote.
+//! What a run in virtual time will cost, estimated before it begins. Time that costs nothing makes it easy to ask for
+//! more packets, rows or memory than any machine has: by a slip of the pen, or in a scenario that somebody else wrote.
 //!
-//! | what | reckoned as |
+//! | what | estimated as |
 //! |---|---|
 //! | datagrams | their rate or bytes |
 //! | packets of TCP and QUIC | the least of twice the bytes to send, a receive window in each round trip, and twice what the narrowest link carries |
@@ -28,8 +28,8 @@ const SHORT: f64 = 67.0 * 8.0;
 /// Payload of a full packet.
 const PAYLOAD: f64 = 1448.0;
 const DATAGRAM: f64 = 1472.0;
-/// Bytes of memory: of a bin of a queue and of a flow, with the copy that results are made from; of a sample; of a judgement
-/// and the row that is made of it; of a request; of a packet in a queue; of one that a sender waits for.
+/// Bytes of memory: of a bin of a queue and of a flow, with the copy that results are made from; of a sample; of a
+/// judgement and the row that is made of it; of a request; of a packet in a queue; of one that a sender waits for.
 const QUEUE_BIN: f64 = 120.0;
 const FLOW_BIN: f64 = 48.0;
 const SAMPLE: f64 = 150.0;
@@ -344,8 +344,8 @@ impl<'a> Estimate<'a> {
         Part { key, remedy, cost: Cost { rows: bins * (queues + sources), memory, ..NOTHING } }
     }
 
-    /// Samples of senders and judgements of the law, of connections that send so many packets in all: an acknowledgement has
-    /// two of them, a round trip that is judged twice as many.
+    /// Samples of senders and judgements of the law, of connections that send so many packets in all: an
+    /// acknowledgement has two of them, a round trip that is judged twice as many.
     fn judgements(&self, packets: f64, held: &[Sent]) -> Part {
         let sum = |of: fn(&Sent) -> f64| held.iter().map(of).sum::<f64>();
         let samples = sum(|sent| sent.samples).min(packets / 2.0);

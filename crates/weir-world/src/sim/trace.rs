@@ -32,7 +32,7 @@ fn drop_reason(reason: DropReason) -> &'static str {
     }
 }
 
-/// A mark's reason, as traces and captures tell it.
+/// A mark's reason, as traces and captures name it.
 pub(super) fn mark_reason(reason: MarkReason) -> &'static str {
     match reason {
         MarkReason::Aqm => "aqm",
@@ -116,8 +116,8 @@ impl Trace {
         }
     }
 
-    /// A packet has left `link`, or passed it where nothing queues: then there is no `packet`. Or, once it has, it is `lost`
-    /// behind it.
+    /// A packet has left `link`, or passed it where nothing queues: then there is no `packet`. Or, once it has, it is
+    /// `lost` behind it.
     pub(super) fn departed(
         &mut self,
         lost: bool,

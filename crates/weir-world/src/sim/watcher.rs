@@ -1,4 +1,5 @@
-//! Gives every packet of a simulated network to the law and to the recorder, as the bottleneck of the other worlds does.
+//! Gives every packet of a simulated network to the law and to the recorder, as the bottleneck of the other worlds
+//! does.
 
 use std::collections::VecDeque;
 
@@ -41,7 +42,8 @@ struct Watched {
     wire: Wire,
     /// The queue whose events count for the flow.
     counts: HopId,
-    /// How long the links of its path before the bottleneck delay it, and those behind; none if it does not go by there.
+    /// How long the links of its path before the bottleneck delay it, and those behind; none if it does not go by
+    /// there.
     passes: Option<[Duration; 2]>,
 }
 
@@ -69,8 +71,8 @@ impl Watcher {
         }
     }
 
-    /// There is a further discipline, of the scenario's link of this number, whose queues the recorder numbers from `first`.
-    /// The first of all is the bottleneck's.
+    /// There is a further discipline, of the scenario's link of this number, whose queues the recorder numbers from
+    /// `first`. The first of all is the bottleneck's.
     pub(crate) fn add_queue(&mut self, hop: HopId, link: usize, first: usize, flows: usize) {
         debug_assert!(!self.queues.is_empty() || hop == BOTTLENECK);
         self.queues.push(Queue { audit: Audit::with_capacity(flows), first, link });

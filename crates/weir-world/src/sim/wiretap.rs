@@ -51,8 +51,8 @@ impl Wiretap {
         }))
     }
 
-    /// A connection over the bottleneck opens. Its handshake is not queued, but stands in the capture at the times that it
-    /// would have. Links on its path delay it by so much before the bottleneck and behind it.
+    /// A connection over the bottleneck opens. Its handshake is not queued, but stands in the capture at the times that
+    /// it would have. Links on its path delay it by so much before the bottleneck and behind it.
     pub(super) fn opens(&mut self, opening: &Opening, delays: [Duration; 2], wire: &Wire) {
         self.frames.opens(opening, delays, wire);
     }

@@ -40,8 +40,9 @@ fn word(verdict: Verdict) -> String {
     serde_json::to_value(verdict).unwrap().as_str().unwrap().to_owned()
 }
 
-/// Of the round trip of 10 ms, what lies behind the queue: nearly all. Where that is half of it, a cycle seen behind the queue
-/// is a fifth shorter than one seen before it, and more than a quarter of a Cubic flow's votes say that it does not respond.
+/// Of the round trip of 10 ms, what lies behind the queue: nearly all. Where that is half of it, a cycle seen behind
+/// the queue is a fifth shorter than one seen before it, and more than a quarter of a Cubic flow's votes say that it
+/// does not respond.
 const BEHIND_MS: f64 = 9.0;
 
 #[test]
@@ -80,8 +81,9 @@ fn a_capture_tells_what_the_run_told() {
             "{name}: what left the queue is in the capture"
         );
         assert_eq!(word(seen.mark.verdict), flow.class_ecn, "{name}");
-        // A spin bit turns once a round trip, wherever one looks. TCP's cycle before the queue is from a packet's arrival to
-        // its acknowledgement, and behind the queue from its departure: shorter by the time that it has waited.
+        // A spin bit turns once a round trip, wherever one looks. TCP's cycle before the queue is from a packet's
+        // arrival to its acknowledgement, and behind the queue from its departure: shorter by the time that it has
+        // waited.
         let longest = match stack {
             Stack::Tcp => 1.0 + waited_ms / BEHIND_MS,
             _ => 1.02,

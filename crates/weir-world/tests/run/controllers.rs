@@ -6,7 +6,8 @@ use weir_testbed::traffic::quic_controllers;
 use crate::{assert_completed, assert_sound, flow, measure, scenario};
 use weir_testkit::skip::root_and_turn;
 
-/// A flow alone over QUIC, once more (and once more) if a busy machine held it up: `enough` tells of its share of the link.
+/// A flow alone over QUIC, once more (and once more) if a busy machine held it up: `enough` judges its share of the
+/// link.
 fn alone(bottleneck: &str, controller: &str, bytes: u64, enough: impl Fn(f64) -> bool) -> RunResult {
     let scenario = scenario(
         bottleneck,
@@ -56,7 +57,7 @@ fn each_of_the_catalogue_carries_quic_and_uses_an_empty_link() {
 #[test]
 fn scalable_controllers_hear_of_marks() {
     let Some(_turn) = root_and_turn() else { return };
-    // Nothing but marks tells of this queue before it holds 600 ms.
+    // Nothing but marks signals this queue before it holds 600 ms.
     let bottleneck = "rate = '20mbit', rtt = '20ms', qdisc = 'step threshold 30ms limit 1000p'";
     for controller in ["dctcp", "dctcp-rfc8257", "prague"] {
         let result = alone(bottleneck, controller, 1_500_000, |share| share > 0.1);

@@ -53,8 +53,8 @@ fn tcp_quic_and_udp_share_crq_and_each_gets_its_queue() {
     }
 }
 
-/// The delay lines make the round-trip time that the scenario names, for each flow its own. The least of what the sender
-/// saw is what counts: the rest is queue.
+/// The delay lines make the round-trip time that the scenario names, for each flow its own. The least of what the
+/// sender saw is what counts: the rest is queue.
 #[test]
 fn each_flow_has_its_own_round_trip_time() {
     let Some(_turn) = root_and_turn() else { return };

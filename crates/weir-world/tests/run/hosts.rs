@@ -1,4 +1,4 @@
-//! Hosts of a scenario on real packets: each has an address, and CAKE tells them apart by it.
+//! Hosts of a scenario on real packets: each has an address, and CAKE distinguishes them by it.
 
 use crate::{assert_sound, measure, scenario};
 use weir_testkit::skip::root_and_turn;

@@ -122,7 +122,8 @@ fn compare(qdisc: &str, flow: &FlowResult, (seen, stack): (&DirectionReport, Sta
         seen.cycles,
     );
     assert_eq!(word(seen.mark.verdict), flow.class_ecn, "{what}");
-    // BBR answers losses by no rule: in runs of this kind 57 to 86 votes are for it and 77 to 105 against, and the last ones decide.
+    // BBR answers losses by no rule: in runs of this kind 57 to 86 votes are for it and 77 to 105 against, and the last
+    // ones decide.
     let obeys = flow.name != "bbr";
     if stack == Stack::Tcp {
         assert!(!obeys || word(seen.loss.verdict) == flow.class_loss, "{what}");

@@ -1,5 +1,5 @@
-//! Captures and traces of runs over several links, in both directions, with losses and packets out of order: what is in them
-//! must be what was sent, queued, dropped and lost.
+//! Captures and traces of runs over several links, in both directions, with losses and packets out of order: what is in
+//! them must be what was sent, queued, dropped and lost.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -111,7 +111,7 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// What a trace tells of a link.
+/// What a trace reports of a link.
 #[derive(Debug, Default)]
 struct Link<'a> {
     newest: f64,

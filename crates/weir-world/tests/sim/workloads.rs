@@ -21,7 +21,8 @@ fn an_evening_on_a_home_link() {
     let result = simulate(&scenario, RunOptions::new(&stop));
     assert!(result.health.warnings.is_empty(), "{:?}", result.health.warnings);
     let [web, films, calls] = result.workloads.as_slice() else { panic!("{:?}", result.workloads) };
-    // Cutting the tail takes 6400 bytes off the mean of 30720: 1.875 MB/s are 77 requests a second, 4626 +- 68 in a minute.
+    // Cutting the tail takes 6400 bytes off the mean of 30720: 1.875 MB/s are 77 requests a second, 4626 +- 68 in a
+    // minute.
     assert!((4354..4898).contains(&web.requests), "{}", web.requests);
     assert_eq!(web.completed, web.requests);
     assert_eq!(web.received_bytes, web.asked_bytes);

@@ -24,8 +24,8 @@ pub(crate) struct SetupArgs {
     /// egress (what the interface sends, the default), ingress or both.
     #[arg(long)]
     pub(crate) direction: Option<String>,
-    /// The queues, STANDARD/RESPONSIVE, each of codel, fq_codel, pie, fq_pie, red, fq, cake, pfifo, bfifo with its words
-    /// as in scenarios: bfifo/codel, "bfifo limit 1bdp/codel ecn target 5ms" [default: codel/codel].
+    /// The queues, STANDARD/RESPONSIVE, each of codel, fq_codel, pie, fq_pie, red, fq, cake, pfifo, bfifo with its
+    /// words as in scenarios: bfifo/codel, "bfifo limit 1bdp/codel ecn target 5ms" [default: codel/codel].
     #[arg(long, value_name = "STANDARD/RESPONSIVE")]
     pub(crate) queues: Option<String>,
     /// The standard queue by itself: "bfifo limit 1bdp". As a word it needs no quotes: the queue's words follow it.
@@ -73,7 +73,7 @@ pub(crate) struct SetupArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// How the commands that change an interface tell what they do.
+/// How the commands that change an interface report what they do.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct StepOutput {
     /// Print the exact lines and change nothing; needs no privileges.

@@ -146,11 +146,13 @@ pub(crate) enum BenchCommand {
     #[command(after_help = "Example:
   weir bench link --seconds 5 --json")]
     Link(BenchArgs),
-    /// The responsiveness law in the kernel: time per packet, memory per flow, and a router's throughput with and without.
+    /// The responsiveness law in the kernel: time per packet, memory per flow, and a router's throughput with and
+    /// without.
     #[command(after_help = "Example:
   weir bench law --seconds 20 --json")]
     Law(BenchArgs),
-    /// The simulator: packets per second on one core, memory per flow, and the same scenario in ns-3 where that is installed.
+    /// The simulator: packets per second on one core, memory per flow, and the same scenario in ns-3 where that is
+    /// installed.
     #[command(after_help = "Example:
   weir bench sim --seconds 5 --json")]
     Sim(BenchArgs),

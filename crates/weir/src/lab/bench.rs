@@ -21,7 +21,7 @@ pub(crate) fn run(command: &BenchCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What a benchmark tells of its progress: how much is done, of how much, and what is next.
+/// What a benchmark reports of its progress: how much is done, of how much, and what is next.
 type Listener<'a> = &'a (dyn Fn(usize, usize, &str) + Sync);
 
 fn measure<Row, Error>(
@@ -38,7 +38,7 @@ where
     let bench = bench(Duration::from_secs(args.seconds.max(1)), &stop, &|done, total, next| {
         progress.show(done as f64 / total as f64, None, next);
     })
-    .context("the benchmark could not run; `weir doctor` tells what is missing")?;
+    .context("the benchmark could not run; `weir doctor` says what is missing")?;
     drop(progress);
     if args.json {
         talk::print_json(&bench)?;

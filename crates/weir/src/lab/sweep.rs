@@ -12,7 +12,7 @@ use super::progress::{DOUBTFUL, Progress, folder_name};
 use crate::cli::SweepArgs;
 use crate::talk;
 
-/// Failed cells that are told one by one; the table has all.
+/// Failed cells that are reported one by one; the table has all.
 const TOLD: usize = 10;
 
 /// Runs a sweep, or says what it would run.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether the process was started with nothing to write to.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Runs before the standard library does, which puts /dev/null in the place of a standard output that is closed and takes
-/// writing to one that is only for reading as done.
+/// Runs before the standard library does, which puts /dev/null in the place of a standard output that is closed and
+/// takes writing to one that is only for reading as done.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;

@@ -1,6 +1,6 @@
-//! Text that does not speak to the terminal. Names of interfaces, flows and files come from others, and the kernel takes
-//! nearly every character in them: one that a terminal obeys (Unicode's Cc: C0, DEL and C1, with ESC and CSI among them)
-//! is shown by its number instead.
+//! Text that does not speak to the terminal. Names of interfaces, flows and files come from others, and the kernel
+//! takes nearly every character in them: one that a terminal obeys (Unicode's Cc: C0, DEL and C1, with ESC and CSI
+//! among them) is shown by its number instead.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

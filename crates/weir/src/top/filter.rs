@@ -19,7 +19,7 @@ impl Filter {
         self.0.to_lowercase().split_whitespace().all(|word| match word.split_once(':') {
             Some(("class", rest)) => {
                 let verdicts = [flow.loss_verdict, flow.ecn_verdict];
-                // Unclassified is what neither kind of signal has told.
+                // A flow is unclassified if neither kind of signal has led to a verdict.
                 let neither = verdicts.iter().all(|verdict| *verdict == Verdict::Unclassified);
                 verdicts.into_iter().any(|verdict| {
                     verdict.name().starts_with(rest) && (neither || verdict != Verdict::Unclassified)

@@ -1,5 +1,5 @@
-//! A terminal that is closed under `weir top`. The library that reads the keys does not see it: it reads the end of file
-//! again and again, and its call does not return.
+//! A terminal that is closed under `weir top`. The library that reads the keys does not see it: it reads the end of
+//! file again and again, and its call does not return.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -41,7 +41,7 @@ impl Terminal {
     }
 
     fn is_closed_within(&self, milliseconds: libc::c_int) -> bool {
-        // Without events that are asked for, poll(2) tells of a hangup and of errors alone.
+        // Without events that are asked for, poll(2) reports only a hangup and errors.
         let mut state = libc::pollfd { fd: self.0.as_raw_fd(), events: 0, revents: 0 };
         // SAFETY: one descriptor, which is open and writable as a pollfd.
         let told = unsafe { libc::poll(&raw mut state, 1, milliseconds) };

@@ -1,5 +1,5 @@
-//! The colours of `weir top`, all of them: those of the terminal's own sixteen, so that its theme applies, and none where
-//! `NO_COLOR` (no-color.org) is set. Nothing is told by colour alone.
+//! The colours of `weir top`, all of them: those of the terminal's own sixteen, so that its theme applies, and none
+//! where `NO_COLOR` (no-color.org) is set. Nothing is shown by colour alone.
 
 use ratatui::style::{Color, Modifier, Style};
 

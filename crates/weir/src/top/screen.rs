@@ -40,7 +40,7 @@ impl Drop for Screen {
     }
 }
 
-/// Watches until the user or a signal ends it, which is told apart by the exit code.
+/// Watches until the user or a signal ends it; the exit code says which.
 pub(super) fn run(eye: Eye, first: Sample, pace: &Pace) -> anyhow::Result<ExitCode> {
     let terminal = Terminal::open()?;
     terminal.end_with_it()?;

@@ -39,8 +39,8 @@ fn no_file_of_a_run_is_written_through_a_link() {
     }
 }
 
-/// Runs `script` with a file system of its own of 400 kB at `$1`, which nobody else sees. `$2` is the command, `$3` a scenario,
-/// `$4` another; what is at `$1` in the end is copied to `$5`.
+/// Runs `script` with a file system of its own of 400 kB at `$1`, which nobody else sees. `$2` is the command, `$3` a
+/// scenario, `$4` another; what is at `$1` in the end is copied to `$5`.
 fn on_a_small_disk(folder: &Path, script: &str, scenarios: [&Path; 2]) -> Output {
     let (disk, copy) = (folder.join("disk"), folder.join("copy"));
     fs::create_dir(&disk).unwrap();

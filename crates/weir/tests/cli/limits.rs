@@ -1,5 +1,5 @@
-//! Scenarios that ask for more than any machine has are refused before they begin, with the line and what to change; and what
-//! is no scenario is not read without end.
+//! Scenarios that ask for more than any machine has are refused before they begin, with the line and what to change;
+//! and what is no scenario is not read without end.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

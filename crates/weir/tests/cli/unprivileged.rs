@@ -103,7 +103,8 @@ fn a_user_without_rights_is_told_what_to_do_and_can_assess() {
     assert_eq!((&report["counters"]["packets"], &report["error"]), (&0.into(), &Value::Null));
 }
 
-/// Without rights every run on real packets fails: cells that fail are recorded, told, and run again only when asked for.
+/// Without rights every run on real packets fails: cells that fail are recorded, reported, and run again only when
+/// asked for.
 #[test]
 fn a_sweep_records_the_cells_that_fail() {
     let place = Place::new();

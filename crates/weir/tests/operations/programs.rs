@@ -31,7 +31,7 @@ impl Scene {
         self.theirs.push(program);
     }
 
-    /// `up` tells of programs of others that come before Weir's, and of no others.
+    /// `up` warns of programs of others that come before Weir's, and of no others.
     pub(crate) fn assert_warned(&self, said: &str, line: &str) {
         let (sends, receives) = (!line.contains("direction ingress"), !line.contains("direction egress"));
         let some = |fits: fn(&At) -> bool| self.theirs.iter().any(|program| fits(&program.at));

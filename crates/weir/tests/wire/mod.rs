@@ -156,8 +156,8 @@ pub(crate) fn index(device: &str) -> u32 {
     unsafe { libc::if_nametoindex(name.as_ptr()) }
 }
 
-/// Gives the calling thread, and what it starts, mounts of its own: a /run, and with it a lock and journals, and a bpffs if
-/// one is wanted. So tests that run many commands do not wait for each other.
+/// Gives the calling thread, and what it starts, mounts of its own: a /run, and with it a lock and journals, and a
+/// bpffs if one is wanted. So tests that run many commands do not wait for each other.
 pub(crate) fn apart(bpffs: bool) {
     let mount = |what: &std::ffi::CStr, path: &std::ffi::CStr, flags| {
         // SAFETY: both strings are terminated; there is no data.

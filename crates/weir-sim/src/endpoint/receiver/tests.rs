@@ -76,7 +76,7 @@ fn what_comes_close_together_is_acknowledged_together() {
     assert_eq!(receiver.due(), Time::from_nanos(40_060_000));
     assert_eq!(acks(&mut receiver, 70_000, data(6, 6), false), []);
     assert_eq!(receiver.due(), Time::from_nanos(110_000));
-    // A gap is told at once.
+    // A gap is reported at once.
     assert_eq!(acks(&mut receiver, 80_000, data(8, 8), false), [(9, 7, false)]);
 }
 
@@ -84,7 +84,7 @@ fn what_comes_close_together_is_acknowledged_together() {
 fn beyond_a_gap_packets_are_told_of_together_after_the_first_three() {
     let mut receiver = Receiver::new(config(Feedback::Classic));
     assert_eq!(acks(&mut receiver, 0, data(0, 0), false), []);
-    // Packet 1 is lost. The first acknowledgement tells of packet 0 as well.
+    // Packet 1 is lost. The first acknowledgement reports packet 0 as well.
     for number in 2..5 {
         assert_eq!(acks(&mut receiver, number, data(number, number), false), [(number + 1, 1, false)]);
     }
@@ -94,7 +94,7 @@ fn beyond_a_gap_packets_are_told_of_together_after_the_first_three() {
     // The second does not put it off.
     assert_eq!(receiver.due(), Time::from_nanos(1_000_005));
     assert_eq!(receiver.acknowledge(receiver.due()).ranges[0], (2, 7));
-    // Packet 8 is lost too: the gap is the same. It is told of at once that it moves.
+    // Packet 8 is lost too: the gap is the same. That it moves is reported at once.
     assert_eq!(acks(&mut receiver, 2_000_000, data(8, 8), false), []);
     assert_eq!(acks(&mut receiver, 2_000_001, data(9, 1), false), [(10, 7, false)]);
     for number in 10..14 {

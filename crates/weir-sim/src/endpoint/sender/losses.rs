@@ -31,7 +31,8 @@ impl Sender {
     /// The same if that is before `limit`.
     #[inline]
     pub(crate) fn timer_before(&mut self, limit: Time) -> Option<Time> {
-        // An acknowledgement puts the probe off, which nearly always was far off already: then it need not be known when it is.
+        // An acknowledgement puts the probe off, which nearly always was far off already: then it need not be known
+        // when it is.
         let is_far = self.arming.as_ref().is_some_and(|arming| arming.from + self.least_patience() >= limit);
         let due = if is_far {
             self.loss_due.min(self.controller.timer().unwrap_or(Time::MAX))
@@ -41,7 +42,7 @@ impl Sender {
         (due < limit).then_some(due)
     }
 
-    /// Reckons when the probe is due that was armed last.
+    /// Computes when the probe that was armed last is due.
     fn reckon_probe(&mut self) {
         if let Some(arming) = self.arming.take() {
             let patience = self.patience(arming.clean);
@@ -181,7 +182,8 @@ impl Sender {
         } else {
             match self.config.recovery {
                 Recovery::Tcp if self.probes == 0 && clean => {
-                    // TLP: two round trips; a packet alone also waits for a delayed acknowledgement (RFC 8985 section 7).
+                    // TLP: two round trips; a packet alone also waits for a delayed acknowledgement (RFC 8985 section
+                    // 7).
                     let alone = self.in_flight <= u64::from(self.config.mss);
                     let extra = if alone { SHORTEST_RTO } else { Duration::ZERO };
                     (smoothed * 2 + extra).min(smoothed + SHORTEST_RTO.max(variation * 4))

@@ -1,4 +1,5 @@
-//! What a sender learns of marks, and how it says that it has answered; the table in [`sender`](super) says by which rules.
+//! What a sender learns of marks, and how it says that it has answered; the table in [`sender`](super) says by which
+//! rules.
 
 use weir_cc::{Ack, Count, EcnUse};
 
@@ -9,7 +10,8 @@ use crate::endpoint::receiver::Feedback;
 impl Sender {
     #[inline]
     pub(super) fn read_marks(&mut self, frame: &AckFrame, ack: &mut Ack) {
-        // Who has not negotiated ECN knows nothing of marks, even if a box on the path has made its packets ECN-capable.
+        // Who has not negotiated ECN knows nothing of marks, even if a box on the path has made its packets
+        // ECN-capable.
         if self.ecn == EcnUse::Off {
             return;
         }

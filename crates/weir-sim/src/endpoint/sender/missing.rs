@@ -1,5 +1,5 @@
-//! What was declared lost and has not arrived since, and how long the kernel's TCP recovers from it (`lost_out` and `high_seq`
-//! of `net/ipv4/tcp_input.c`).
+//! What was declared lost and has not arrived since, and how long the kernel's TCP recovers from it (`lost_out` and
+//! `high_seq` of `net/ipv4/tcp_input.c`).
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What an acknowledgement tells that was not known.
+//! What an acknowledgement reports that was not known.
 
 use weir_cc::Count;
 
@@ -21,7 +21,7 @@ pub(super) struct News {
 }
 
 impl Sender {
-    /// What `frame` tells of the packets from number `fresh` on.
+    /// What `frame` reports of the packets from number `fresh` on.
     #[inline]
     pub(super) fn read_news(&mut self, frame: &AckFrame, fresh: u64) -> News {
         let [(from, to), (_, before), ..] = frame.ranges;

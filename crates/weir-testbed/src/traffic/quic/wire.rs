@@ -1,6 +1,6 @@
-//! A UDP socket for noq that sends the codepoint of the flow, be it none, and that watches the spin bit of what it sends.
-//! noq knows ECT(0) alone and gives ECN up when the receiver counts others; so ECT(1) is what ECT(0) becomes on its way out,
-//! and becomes ECT(0) again on its way in.
+//! A UDP socket for noq that sends the codepoint of the flow, be it none, and that watches the spin bit of what it
+//! sends. noq knows ECT(0) alone and gives ECN up when the receiver counts others; so ECT(1) is what ECT(0) becomes on
+//! its way out, and becomes ECT(0) again on its way in.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;

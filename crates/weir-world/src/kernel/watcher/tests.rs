@@ -152,7 +152,7 @@ fn flow_queues_keep_the_order_of_each_flow() {
     let mut watcher = watcher("fq_codel", 1);
     (0..4).for_each(|id| tell(&mut watcher, id, id, ENQUEUED, 2, 2));
     tell_of(&mut watcher, 30_001, 10, 7, ENQUEUED, 2, 2);
-    // 0 was dropped, which is told later; 1 went unheard; the other flow's packet and 3 are still there.
+    // 0 was dropped, which is reported later; 1 went unheard; the other flow's packet and 3 are still there.
     tell(&mut watcher, 2000, 2, LEFT, 2, 2);
     tell(&mut watcher, 2001, 0, DROPPED, 2, 2);
     watcher.work_off(u64::MAX);

@@ -55,8 +55,8 @@ pub(crate) struct FigureRunArgs {
     /// Only cells whose name contains this text.
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
-    /// How many runs go on at the same time [default: one per processor; on real packets as many as fit by rate, which is
-    /// also the most; in micro-VMs 1].
+    /// How many runs go on at the same time [default: one per processor; on real packets as many as fit by rate, which
+    /// is also the most; in micro-VMs 1].
     #[arg(long)]
     pub(crate) jobs: Option<usize>,
     /// Where table, plot and the runs' data go [default: results/FIGURE].
@@ -74,8 +74,8 @@ pub(crate) struct SweepArgs {
     /// Where cells, tables and page go [default: results/NAME].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// How many cells run at the same time [default: one per processor; on real packets as many as fit by rate, which is
-    /// also the most].
+    /// How many cells run at the same time [default: one per processor; on real packets as many as fit by rate, which
+    /// is also the most].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) jobs: Option<u32>,
     /// How many cells there may be, so that a slip of the pen does not run for years.
@@ -135,8 +135,8 @@ pub(crate) struct SuiteRunArgs {
     /// Run also what is estimated to take more packets, rows, memory or disk than a slip of the pen should (world sim).
     #[arg(long)]
     pub(crate) large: bool,
-    /// How many runs go on at the same time [default: one per processor; on real packets as many as fit by rate, which is
-    /// also the most; in micro-VMs 1].
+    /// How many runs go on at the same time [default: one per processor; on real packets as many as fit by rate, which
+    /// is also the most; in micro-VMs 1].
     #[arg(long)]
     pub(crate) jobs: Option<usize>,
     /// Where the page, the tables and the runs' data go [default: results/SUITE].
