@@ -57,7 +57,7 @@ pub fn probe(job: ProbeJob<'_>) -> Result<(), Error> {
     // Between two looks nothing is sent.
     let rest = |_: &Chosen| -> Box<dyn weir_cc::Controller> { Box::new(FixedWindow::new(0, EcnUse::Off)) };
     let ProbeJob { peer, detector, again, patience, stop, watch } = job;
-    let options = Options { detector, choose: Box::new(rest), again, ecn: EcnUse::Off };
+    let options = Options { detector, choose: Box::new(rest), again, isolation: None, ecn: EcnUse::Off };
     let mut sending = connect(peer, Connection::new(options))?;
     let mut talk = Talk::new(sending.conversation.clone());
     talk.say(&Message::Probe)?;
