@@ -230,6 +230,7 @@ fn result(name: &str, sketches: &[Sketch], isolate: bool) -> RunResult {
         meta,
         flows,
         workloads: Vec::new(),
+        detections: Vec::new(),
         queues,
         health,
         law_counters,

@@ -92,7 +92,7 @@ pub(crate) fn options(detector: Box<dyn Detector>, controller: &'static str) -> 
         };
         entry.make(&Choice { family: Family::Quic, ecn: false }, &setup)
     };
-    Options { detector, choose: Box::new(choose), again: None, ecn: EcnUse::Off }
+    Options { detector, choose: Box::new(choose), again: None, isolation: None, ecn: EcnUse::Off }
 }
 
 pub(crate) struct Pair {
