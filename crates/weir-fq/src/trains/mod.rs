@@ -38,8 +38,10 @@ const NEEDED: usize = 5;
 pub struct TrainsParams {
     /// Pairs in the first round; more if their delays scatter. 0 to 10.
     pub pairs: usize,
-    /// Time between the packets of a train and of a pair. Zero where nothing between the host and the bottleneck keeps flows
-    /// apart; otherwise twice what the host's own link takes for a packet, so that no train waits in the host's own queue.
+    /// Time between the heavy packets of a train. Zero where nothing between the host and the bottleneck keeps flows apart;
+    /// otherwise twice what the host's own link takes for a packet, so that no train waits in the host's own queue. The light
+    /// packet follows the last heavy one at once in any case: a time of its own would give it a fate of its own where spacing and
+    /// the bottleneck fall in step.
     pub spacing: Duration,
     /// Heavy packets of a train at most, if its size is a guess.
     pub most: usize,
@@ -425,14 +427,13 @@ impl Detector for Trains {
     fn on_sent(&mut self, packet: &Packet) {
         let &Packet { sub_flow, number, sent, bytes, .. } = packet;
         let car = Car { number, sent, bytes, at: None };
-        let spacing = self.params.spacing;
         match self.plan {
             Plan::Pair { sub_flow: asked, begins, at } if asked == sub_flow => {
                 self.last_sent = sent;
                 self.baseline.on_sent(sub_flow, number, sent, begins);
                 let other = if sub_flow == SubFlow::Heavy { SubFlow::Light } else { SubFlow::Heavy };
                 if begins {
-                    self.plan = Plan::Pair { sub_flow: other, begins: false, at: sent + spacing };
+                    self.plan = Plan::Pair { sub_flow: other, begins: false, at: sent };
                 } else if self.baseline.len() < self.rounds_pairs {
                     self.next_pair((at + self.between_pairs).max(sent));
                 } else {
@@ -444,8 +445,10 @@ impl Detector for Trains {
                 if let Some(train) = self.trains.last_mut() {
                     train.heavies.push(car);
                 }
-                let at = sent + spacing;
-                self.plan = if left > 1 { Plan::Heavy { left: left - 1, at } } else { Plan::Light { at } };
+                self.plan = match left {
+                    0 | 1 => Plan::Light { at: sent },
+                    _ => Plan::Heavy { left: left - 1, at: sent + self.params.spacing },
+                };
             }
             Plan::Light { .. } if sub_flow == SubFlow::Light => {
                 self.last_sent = sent;

@@ -1,8 +1,8 @@
 //! One detection in one condition.
 
-use weir_cc::Setup;
+use weir_cc::{Choice, EcnUse, Family, Setup};
 use weir_core::{Duration, Rate, Time};
-use weir_fq::{Finding, Shared, catalog::Names};
+use weir_fq::{Connection, Finding, Options, Shared, Trains, TrainsParams, catalog::Names};
 use weir_sim::{EndOptions, FlowId, FlowSpec, HopId, HopSpec, Kind, Network, Pattern, Span, WorkloadSpec};
 
 use crate::cases::{Case, Cross};
@@ -48,6 +48,28 @@ struct Set {
     start: Duration,
 }
 
+/// A connection with the detector of this name; `trains@24us` are trains whose packets are 24 us apart.
+fn connection(detector: &str, fair: Option<&str>, setup: &Setup) -> Connection {
+    let Some((name, spacing)) = detector.split_once('@') else {
+        let fair = fair.map(str::to_owned);
+        let names = Names { detector: detector.to_owned(), shared: "cubic".to_owned(), fair, again: None };
+        return names.connection(setup).unwrap_or_else(|error| panic!("{error}"));
+    };
+    assert_eq!(name, "trains", "only trains have a spacing");
+    let spacing = spacing.parse().unwrap_or_else(|error| panic!("{error}"));
+    let setup = setup.clone();
+    Connection::new(Options {
+        detector: Box::new(Trains::new(TrainsParams { spacing, ..TrainsParams::default() })),
+        choose: Box::new(move |_| {
+            let cubic = weir_cc::find("cubic").expect("a controller");
+            cubic.make(&Choice { family: Family::Quic, ecn: false }, &setup)
+        }),
+        again: None,
+        isolation: None,
+        ecn: EcnUse::Off,
+    })
+}
+
 fn set(case: &Case, detector: &str, fair: Option<&str>) -> Set {
     let &Case { rate, rtt, lead, seed, .. } = case;
     let mut random = seed.stream("start");
@@ -65,14 +87,8 @@ fn set(case: &Case, detector: &str, fair: Option<&str>) -> Set {
     add_cross(&mut network, case, hop);
     // Not in step with the cross traffic.
     let start = lead + rtt + rtt.scale(random.unit());
-    let names = Names {
-        detector: detector.to_owned(),
-        shared: "cubic".to_owned(),
-        fair: fair.map(str::to_owned),
-        again: None,
-    };
     let setup = Setup { mss: MSS, initial_window: 10, random: seed.stream("detector"), rate: None };
-    let shared = Shared::new(names.connection(&setup).unwrap_or_else(|error| panic!("{error}")));
+    let shared = Shared::new(connection(detector, fair, &setup));
     // A packet at a time: pairs would not fit into a buffer of one.
     let ends = EndOptions { min_burst: 1, ..EndOptions::default() };
     let spec = || FlowSpec::quic("reno", hop, rtt).expect("a flow").hosts([1, 2]).start(start).ends(ends);
