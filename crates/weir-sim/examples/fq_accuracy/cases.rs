@@ -121,7 +121,7 @@ fn draw(seed: Seed) -> Case {
         let kind = random.below(6);
         match kind {
             0 => {
-                let path = if seed.run % 2 == 0 { "fast_path" } else { "nofast_path" };
+                let path = if seed.run.is_multiple_of(2) { "fast_path" } else { "nofast_path" };
                 ("fq", format!("fq {path} flow_limit {buffer}p limit {}p", (20 * buffer).max(10_000)))
             }
             1 => ("fq_codel", format!("fq_codel limit {}p", buffer.max(64))),
