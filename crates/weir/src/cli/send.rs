@@ -43,7 +43,7 @@ pub(crate) enum SendCommand {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("trust").required(true).args(["fingerprint", "ca"]))]
 pub(crate) struct PeerArgs {
-    /// The receiver: a name or an address, perhaps with a port (host:9347, [2001:db8::7]:9347).
+    /// The receiver: a name or an address, perhaps with a port (`host:9347`, `[2001:db8::7]:9347`).
     pub(crate) host: String,
     /// The fingerprint of its certificate, as it prints it: SHA-256 in hexadecimal digits.
     #[arg(long, value_name = "HEX")]
