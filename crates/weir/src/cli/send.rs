@@ -8,7 +8,7 @@ use weir_transport::Fingerprint;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SendCommand {
-    /// Send a file to a host where `weir recv` runs, at the pace that suits the bottleneck in between.
+    /// Send a file to a host where `weir recv` runs, at a pace that suits the path.
     #[command(after_help = "Examples:
   weir send video.mp4 host.example --fingerprint 5bd0...
       the fingerprint is what weir recv prints there
