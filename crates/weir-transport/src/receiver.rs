@@ -210,8 +210,9 @@ impl Rules {
         let path = part.finish().map_err(|error| no(format!("cannot give '{name}' its name: {error}")))?;
         talk.say(&Message::Done)?;
         let (digest, took) = (hex(&digest), now().duration_since(began));
-        (self.listener)(Notice::Arrived { from, path, size, had, digest, took });
+        // A receiver of one file ends with this notice: the sender has its answer by then.
         let _ = talk.hear_for(GOODBYE);
+        (self.listener)(Notice::Arrived { from, path, size, had, digest, took });
         Ok(())
     }
 
@@ -280,8 +281,8 @@ impl Rules {
         }
         talk.say(&Message::Done)?;
         let digest = hex(&digest);
-        (self.listener)(Notice::Arrived { from, path, size, had: size, digest, took: Duration::ZERO });
         let _ = talk.hear_for(GOODBYE);
+        (self.listener)(Notice::Arrived { from, path, size, had: size, digest, took: Duration::ZERO });
         Ok(())
     }
 
