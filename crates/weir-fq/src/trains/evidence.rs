@@ -123,6 +123,7 @@ fn order(train: &Train, path: &Path, least: i64, sent: Time, at: Time) -> (f64, 
     let expected = signed(sent, Time::ZERO) + least + 2 * spacing + path.guard;
     let waited = train.heavies.iter().skip(train.head()).filter_map(|car| car.at);
     let waited = waited.filter(|arrival| signed(*arrival, Time::ZERO) > expected + path.guard).count();
+    let waited = waited.min(beyond(train, signed(sent, Time::ZERO) + least + path.guard));
     match waited {
         WAITED.. => (IN_ORDER, 0.0),
         2.. => (IN_ORDER_FEW, 0.0),
@@ -147,7 +148,7 @@ fn lean(train: &Train, path: &Path, least: i64, sent: Time, at: Time) -> f64 {
     // shortest delay is as much shorter than usual as jitter allows.
     let usual = least + (JITTER * scatter) as i64;
     let first = last - (signed(sent, Time::ZERO) + usual);
-    let beyond = train.arrived().count().saturating_sub(train.head());
+    let beyond = beyond(train, signed(sent, Time::ZERO) + least);
     let behind = beyond.saturating_sub(TURN) as i64 * spacing;
     let [first, latest] = [first, behind.min(first - 2 * spacing)].map(|time| time.max(0) as f64 / scatter);
     // Where jitter keeps a flow's order, the last of a train are as late as the latest of it.
@@ -155,6 +156,13 @@ fn lean(train: &Train, path: &Path, least: i64, sent: Time, at: Time) -> f64 {
     let seen = (last - at) as f64 / scatter;
     let nats = far(seen - shared) - far(latest - seen) - far(seen - first);
     if latest < shared || beyond < WAITED { nats.clamp(0.0, MOST) } else { nats.clamp(IN_ORDER, MOST) }
+}
+
+/// Heavy packets that still waited when the light one came, `came` being when it would have arrived at once, and that could all be
+/// overtaken: what a fair queue may keep in order before does not count, one of which is being sent.
+fn beyond(train: &Train, came: i64) -> usize {
+    let waited = train.arrived().filter(|(_, arrival)| signed(*arrival, Time::ZERO) > came).count();
+    (waited + 1).saturating_sub(train.head())
 }
 
 /// Nats against a place that is so many standard deviations off: of a normal distribution, but with heavy tails.

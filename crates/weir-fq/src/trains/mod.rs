@@ -227,6 +227,12 @@ impl Trains {
         let guard = if self.path.noisy { 4 * self.path.scatter } else { 2 * self.path.guard };
         let guards = self.spacing().map_or(0, |spacing| guard.max(0) as u64 / spacing.as_nanos().max(1));
         let usual = head + NEEDED + fills.min(guards as usize);
+        // Of spaced packets some leave while the others come.
+        let apart = params.spacing.as_nanos();
+        let usual = match self.spacing().map(Duration::as_nanos) {
+            Some(spacing) if spacing > apart => (usual as u64 * spacing / (spacing - apart)) as usize,
+            _ => usual,
+        };
         let size = match (self.trains.last(), self.evidence.last()) {
             // Just so many that as many are lost as are needed.
             (Some(last), _) if last.missing() > 1 => last.first_missing() + NEEDED,
