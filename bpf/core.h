@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The kernel's own structures, as far as the tracing programs read them. Only names count: libbpf finds each field's place
- * in the running kernel's type information (BTF) when it loads a program, so one object serves Linux 6.1 to 7.2.
+ * The kernel's own structures, as far as the tracing programs read them. Only names count: libbpf finds each field's
+ * place in the running kernel's type information (BTF) when it loads a program, so one object serves Linux 6.1 to 7.2.
  * Sources: include/linux/skbuff.h, netdevice.h, ns_common.h, include/net/sch_generic.h, gen_stats.h.
  */
 #ifndef WEIR_CORE_H

@@ -4,11 +4,11 @@
  * every packet and chooses one of two HTB classes for it; `reverse` sees the other direction; `redirect` hands received
  * packets to the device that queues them. crq_signals.bpf.c books what the queues then drop or mark.
  *
- * Thin glue: parser, law and flow table are packet.h, law.h and table.h, the same lines that run natively. Here are only
- * the kernel's maps, the lock of a bucket, the clock and the fields of the sk_buff.
+ * Thin glue: parser, law and flow table are packet.h, law.h and table.h, the same lines that run natively. Here are
+ * only the kernel's maps, the lock of a bucket, the clock and the fields of the sk_buff.
  *
- * What nearly every packet goes through is inline and calls nothing, helpers least of all: under the usual mitigations a
- * return costs more than most of what a function here would do (README.md).
+ * What nearly every packet goes through is inline and calls nothing, helpers least of all: under the usual mitigations
+ * a return costs more than most of what a function here would do (README.md).
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -38,8 +38,9 @@ static __always_inline int reads_tcp_options(void)
 /*
  * A cycle's borders need the exact time, all else a clock that the kernel's tick moves on. Both count alike
  * (CLOCK_MONOTONIC). Even the latter is asked for once a tick and processor: the number of ticks is read in place, the
- * clock by a call, which where returns are guarded costs as much as half of the rest. The kernel counts a tick before it
- * moves the clock on, so the time can lag by a second tick. A test's clock is never remembered, and so asked each time.
+ * clock by a call, which where returns are guarded costs as much as half of the rest. The kernel counts a tick before
+ * it moves the clock on, so the time can lag by a second tick. A test's clock is never remembered, and so asked each
+ * time.
  */
 static __always_inline u64 coarse_now(const struct __sk_buff *skb, struct weir_clock *clock)
 {
@@ -64,8 +65,8 @@ static __always_inline nanoseconds exact_now(nanoseconds coarse)
 	return config.test_clock ? coarse : bpf_ktime_get_ns();
 }
 
-/* Reads the packet's headers. Not inline: the verifier looks at such a function once and by itself, whatever it is called
- * with, and follows what comes behind once and not for each way through the headers. */
+/* Reads the packet's headers. Not inline: the verifier looks at such a function once and by itself, whatever it is
+ * called with, and follows what comes behind once and not for each way through the headers. */
 __attribute__((noinline)) int parse(struct __sk_buff *skb, struct weir_packet *packet)
 {
 	if (!packet)
@@ -93,7 +94,8 @@ static __always_inline u32 missing(const struct __sk_buff *skb, const struct wei
 }
 
 /* How often a bucket that another processor holds is looked at again before the packet goes on without its flow. Nobody
- * holds one for longer than a packet takes, except where the kernel or a hypervisor takes the processor away meanwhile. */
+ * holds one for longer than a packet takes, except where the kernel or a hypervisor takes the processor away
+ * meanwhile. */
 #define PATIENCE 512
 
 /* Takes a bucket: even to odd. One branch and one way back, or clang lays the loop out in an order that the verifiers
@@ -110,8 +112,8 @@ static __always_inline u32 take(struct weir_bucket *bucket)
 	return 0;
 }
 
-/* Gives it back. Nobody else writes an odd version, so on a machine whose stores keep their order one store does; elsewhere
- * only the form of the addition that returns something is ordered. */
+/* Gives it back. Nobody else writes an odd version, so on a machine whose stores keep their order one store does;
+ * elsewhere only the form of the addition that returns something is ordered. */
 static __always_inline void give_back(struct weir_bucket *bucket)
 {
 #ifdef __TARGET_ARCH_x86
@@ -151,8 +153,8 @@ struct place {
 	struct weir_filter *filter;
 };
 
-/* The packet's place with its bucket taken. Returns 0 where it is of no flow for sure, and where the bucket stays taken by
- * another for too long. */
+/* The packet's place with its bucket taken. Returns 0 where it is of no flow for sure, and where the bucket stays taken
+ * by another for too long. */
 static __always_inline u32 find(struct place *place, const struct weir_packet *packet, struct weir_counters *count)
 {
 	u32 index = 0;
@@ -243,7 +245,8 @@ struct arrival {
 };
 
 /* Runs the law on a packet of an entry that nothing rare befalls (fast_path.h), or returns 0. */
-static __always_inline u32 judge_fast(const struct arrival *arrival, const struct weir_packet *packet, u32 *cycle, u32 *choice)
+static __always_inline u32 judge_fast(const struct arrival *arrival, const struct weir_packet *packet, u32 *cycle,
+				      u32 *choice)
 {
 	/* One register for both. */
 	const struct weir_crq_config *settings = SETTINGS;

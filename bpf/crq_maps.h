@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the programs of crq.bpf.c and crq_signals.bpf.c share: the maps and the settings that user space writes before it
- * loads them. Settings are constants to the verifier, which drops the branches that they rule out.
+ * What the programs of crq.bpf.c and crq_signals.bpf.c share: the maps and the settings that user space writes before
+ * it loads them. Settings are constants to the verifier, which drops the branches that they rule out.
  */
 #ifndef WEIR_CRQ_MAPS_H
 #define WEIR_CRQ_MAPS_H
@@ -59,7 +59,8 @@ struct weir_clock {
 struct weir_local {
 	struct weir_counters counters; /* first: who reads them knows of no more */
 	struct weir_clock clock;
-	struct weir_packet packet; /* the one that goes the whole way. Softirqs are off where programs run: nobody comes between */
+	/* the one that goes the whole way. Softirqs are off where programs run: nobody comes between */
+	struct weir_packet packet;
 };
 
 /* Sizes are set at load. */

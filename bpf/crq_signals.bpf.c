@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Books the congestion signals that the queue disciplines of one device give: packets that they drop (skb:kfree_skb) and
- * packets that leave with CE but came without it (qdisc:qdisc_dequeue). A packet carries the cycle it came in as its
- * stamp (crq.bpf.c); signals wait in the mailbox of the flow's entry until its next packet, since programs on
+ * Books the congestion signals that the queue disciplines of one device give: packets that they drop (skb:kfree_skb)
+ * and packets that leave with CE but came without it (qdisc:qdisc_dequeue). A packet carries the cycle it came in as
+ * its stamp (crq.bpf.c); signals wait in the mailbox of the flow's entry until its next packet, since programs on
  * tracepoints may take no lock.
  *
  * The packet is read from the first bytes of the sk_buff, the same that the classifier saw.

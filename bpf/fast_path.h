@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The way that nearly every packet takes: header prediction (Van Jacobson, "4BSD header prediction", 1990) for the parser,
- * the table and the law. Each part either does exactly what its full counterpart does, or declines before it has changed
- * anything; then the full one comes. In a router little of any program is in the caches when its turn comes, and what a
- * packet costs goes by how many instructions there are more than by what they do.
+ * The way that nearly every packet takes: header prediction (Van Jacobson, "4BSD header prediction", 1990) for the
+ * parser, the table and the law. Each part either does exactly what its full counterpart does, or declines before it
+ * has changed anything; then the full one comes. In a router little of any program is in the caches when its turn
+ * comes, and what a packet costs goes by how many instructions there are more than by what they do.
  *
  * Plain integer C as law.h. Tests run both ways beside each other, natively and in the kernel.
  */
@@ -55,7 +55,8 @@ WEIR_INLINE u32 weir_glance_tcp(const u8 *at, u32 l4_bytes, struct weir_packet *
 }
 
 /* What is in an IP packet. Each kind is dealt with in a place of its own, where the compiler knows it. */
-WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes, struct weir_packet *out, weir_deal deal,
+WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes, struct weir_packet *out,
+				      weir_deal deal,
 				      void *with)
 {
 	if (out->protocol == 6)
@@ -82,7 +83,8 @@ WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes,
  * neither opens nor closes, UDP without a long header, any other transport, or no IP at all. Returns 0 for what is
  * not, for what has to be made linear first, and where `deal` does.
  */
-WEIR_INLINE u32 weir_glance(const u8 *data, const u8 *end, u32 frame_bytes, u32 start, struct weir_packet *out, weir_deal deal,
+WEIR_INLINE u32 weir_glance(const u8 *data, const u8 *end, u32 frame_bytes, u32 start, struct weir_packet *out,
+			    weir_deal deal,
 			    void *with)
 {
 	u32 offset = 0, version, l4_bytes;
@@ -131,8 +133,8 @@ WEIR_INLINE u32 weir_glance(const u8 *data, const u8 *end, u32 frame_bytes, u32 
 
 /*
  * Whether the settings are those that the rest of this file knows: the paper's, except for numbers, for which signal
- * counts, and for what only the judgement at a cycle's end asks. User space passes the answer to the programs, which would
- * otherwise read all settings for each packet.
+ * counts, and for what only the judgement at a cycle's end asks. User space passes the answer to the programs, which
+ * would otherwise read all settings for each packet.
  */
 WEIR_INLINE u32 weir_fast_applies(const struct weir_law_params *law)
 {
@@ -153,7 +155,8 @@ WEIR_INLINE void weir_fast_params(const struct weir_law_params *law, struct weir
 }
 
 /* Runs the law on a forward packet that opens nothing and ends no cycle, or declines. */
-WEIR_INLINE u32 weir_fast_law(const struct weir_law_params *fast, struct weir_flow *flow, const struct weir_packet *packet,
+WEIR_INLINE u32 weir_fast_law(const struct weir_law_params *fast, struct weir_flow *flow,
+			      const struct weir_packet *packet,
 			      u32 tick)
 {
 	if ((s32)(tick - flow->next_look) >= 0 || (packet->ecn && !(flow->state & WEIR_IS_ECT)))
@@ -189,7 +192,8 @@ WEIR_INLINE u32 weir_fast_law(const struct weir_law_params *fast, struct weir_fl
 }
 
 /* Key and hash of a packet with ports, or 0 to decline. */
-WEIR_INLINE u32 weir_fast_key(const struct weir_table_params *params, const struct weir_packet *packet, struct weir_key *key,
+WEIR_INLINE u32 weir_fast_key(const struct weir_table_params *params, const struct weir_packet *packet,
+			      struct weir_key *key,
 			      u32 *hash)
 {
 	/* Declines flows whose ends differ only in their ports; the compiler then knows that all others differ in address. */
@@ -225,9 +229,9 @@ WEIR_INLINE struct weir_seat weir_fast_at(struct weir_bucket *bucket, u32 way)
 }
 
 /*
- * Finds the seat to look at: the key's home, else the first whose tag it is. Returns 0 where it has none. What is read here
- * is read in full once the bucket is taken; this early it is for the caches: the entry's lines come while the bucket's are
- * waited for.
+ * Finds the seat to look at: the key's home, else the first whose tag it is. Returns 0 where it has none. What is read
+ * here is read in full once the bucket is taken; this early it is for the caches: the entry's lines come while the
+ * bucket's are waited for.
  */
 WEIR_INLINE u32 weir_fast_seat(struct weir_bucket *bucket, const struct weir_key *key, u32 hash, struct weir_seat *seat)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Both ends of the router that `weir bench law` measures. `data` and `acks` make frames of established TCP flows when the
- * kernel runs them for live frames (BPF_F_TEST_XDP_LIVE_FRAMES), and put them on the wire to one of the router's
+ * Both ends of the router that `weir bench law` measures. `data` and `acks` make frames of established TCP flows when
+ * the kernel runs them for live frames (BPF_F_TEST_XDP_LIVE_FRAMES), and put them on the wire to one of the router's
  * interfaces. `swallow` takes in at the far ends what the router sent, as a network card does that has sent a packet:
  * consumed, not dropped, so that nobody who listens for drops hears of it.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a cycle comes to: signals booked to the cycle that their packets belong to, the question two cycles later whether
- * the window has shrunk, the vote, and the queue that the flow has earned (paper section III-B).
+ * What a cycle comes to: signals booked to the cycle that their packets belong to, the question two cycles later
+ * whether the window has shrunk, the vote, and the queue that the flow has earned (paper section III-B).
  */
 #ifndef WEIR_JUDGEMENT_H
 #define WEIR_JUDGEMENT_H
@@ -98,7 +98,8 @@ WEIR_INLINE u32 weir_law_weight(const struct weir_law_params *params, u32 segmen
 	return params->count_segments ? segments : segments != 0;
 }
 
-/* Books a loss or mark of one packet, which arrived in `cycle` and had `segments` segments. Returns 0 where it is late. */
+/* Books a loss or mark of one packet, which arrived in `cycle` and had `segments` segments. Returns 0 where it is
+ * late. */
 WEIR_INLINE u32 weir_law_signal(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 cycle,
 				u32 segments)
 {
@@ -116,8 +117,8 @@ WEIR_INLINE void weir_forget_signals(struct weir_flow *flow)
 	}
 }
 
-/* Casts the vote of one signal kind and lets the majority decide. Where the sum grows beyond what is kept, both counts are
- * halved: the past fades, and nobody can save up more than so many votes. */
+/* Casts the vote of one signal kind and lets the majority decide. Where the sum grows beyond what is kept, both counts
+ * are halved: the past fades, and nobody can save up more than so many votes. */
 WEIR_INLINE void weir_vote(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 responsive,
 			   struct weir_assessment *out)
 {
@@ -191,8 +192,9 @@ WEIR_INLINE u32 weir_law_length(u64 started, u64 now)
 	return length > 0xffffffffu ? 0xffffffffu : (u32)length;
 }
 
-/* Ticks that count as a round trip of activity, at most one second. Not less than 17 ms: a round trip shorter than that grows
- * many times over when somebody else fills the queue. Where its length is not known, twice as many with each look. */
+/* Ticks that count as a round trip of activity, at most one second. Not less than 17 ms: a round trip shorter than that
+ * grows many times over when somebody else fills the queue. Where its length is not known, twice as many with each
+ * look. */
 WEIR_INLINE u32 weir_look_after(const struct weir_flow *flow)
 {
 	u32 ticks = flow->last_rtt >> WEIR_TICK_SHIFT;
@@ -226,8 +228,8 @@ WEIR_INLINE void weir_begin_anew(struct weir_flow *flow)
 }
 
 /*
- * For the verifier, as weir_blur: or it follows what comes behind once for each judgement. By way of two words, so that the
- * twelve take two places of the stack: counts of signals have at most 16 bits.
+ * For the verifier, as weir_blur: or it follows what comes behind once for each judgement. By way of two words, so that
+ * the twelve take two places of the stack: counts of signals have at most 16 bits.
  */
 WEIR_INLINE void weir_blur_outcome(struct weir_outcome *out, u32 unknown)
 {

@@ -5,8 +5,8 @@
  * each (its window), books the losses and CE marks that the bottleneck put on the flow, and two cycles after a signal
  * asks whether the window has shrunk. The majority of these votes decides which of two queues the flow has earned.
  *
- * Pure state machines: packets and time are passed in, decisions handed back. Every point where the paper and its public
- * prototype differ is one field of struct weir_law_params; docs/reference/law.md lists them.
+ * Pure state machines: packets and time are passed in, decisions handed back. Every point where the paper and its
+ * public prototype differ is one field of struct weir_law_params; docs/reference/law.md lists them.
  */
 #ifndef WEIR_LAW_H
 #define WEIR_LAW_H
@@ -36,8 +36,8 @@ WEIR_INLINE u32 weir_law_skips(const struct weir_law_params *params, const struc
 	       !(packet->quic_flags & WEIR_QUIC_SHORT);
 }
 
-/* Whether a packet of a flow without an entry gets one. In the reverse direction the prototype looks at IPv4 TCP only, but
- * there it follows the headers properly. */
+/* Whether a packet of a flow without an entry gets one. In the reverse direction the prototype looks at IPv4 TCP only,
+ * but there it follows the headers properly. */
 WEIR_INLINE u32 weir_law_opens(const struct weir_law_params *params, const struct weir_packet *packet, u32 reverse)
 {
 	if (reverse && !params->full_parser)
@@ -84,9 +84,9 @@ WEIR_INLINE void weir_reopen(struct weir_flow *flow)
 }
 
 /*
- * Law number `law` goes on with the flow. If that was kept by another, verdicts and votes stay, and what the connection has
- * shown of itself. But what was counted towards the next judgements was counted by other rules and maybe in other registers:
- * cycles begin anew, as for a flow that is met midway.
+ * Law number `law` goes on with the flow. If that was kept by another, verdicts and votes stay, and what the connection
+ * has shown of itself. But what was counted towards the next judgements was counted by other rules and maybe in other
+ * registers: cycles begin anew, as for a flow that is met midway.
  */
 WEIR_INLINE void weir_take_over(struct weir_flow *flow, u32 law)
 {
@@ -111,8 +111,8 @@ WEIR_INLINE void weir_law_turn(struct weir_flow *flow, const struct weir_packet 
 	flow->syn = 0;
 }
 
-/* Notes an opening of a connection from one direction, which says nothing until the other one answers it: an outsider can
- * forge the one, and cannot make the other. */
+/* Notes an opening of a connection from one direction, which says nothing until the other one answers it: an outsider
+ * can forge the one, and cannot make the other. */
 WEIR_INLINE void weir_note_opening(struct weir_flow *flow, u32 reverse)
 {
 	flow->state &= (u16)~WEIR_OPENING_REVERSE;
@@ -127,7 +127,8 @@ WEIR_INLINE u32 weir_is_answer(const struct weir_flow *flow, u32 reverse)
 }
 
 /* A SYN, or the SYN-ACK that acknowledges one and so opens the connection (RFC 9293 section 3.5). */
-WEIR_INLINE u32 weir_open_tcp(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet,
+WEIR_INLINE u32 weir_open_tcp(const struct weir_law_params *params, struct weir_flow *flow,
+			      const struct weir_packet *packet,
 			      u32 reverse)
 {
 	u32 syn = flow->syn, used = (flow->state & WEIR_HAS_MARKER) != 0;
@@ -157,7 +158,8 @@ WEIR_INLINE u32 weir_open_tcp(const struct weir_law_params *params, struct weir_
 }
 
 /* Recognises the opening of a connection in either direction; returns 1 where it reset a used entry. */
-WEIR_INLINE u32 weir_open(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet,
+WEIR_INLINE u32 weir_open(const struct weir_law_params *params, struct weir_flow *flow,
+			  const struct weir_packet *packet,
 			  u32 reverse)
 {
 	u32 reset = 0;
@@ -184,7 +186,8 @@ WEIR_INLINE u32 weir_open(const struct weir_law_params *params, struct weir_flow
 	return reset;
 }
 
-/* Whether the other direction bears an edge out: its bit turns once between any two of this one's (RFC 9000 section 17.4). */
+/* Whether the other direction bears an edge out: its bit turns once between any two of this one's (RFC 9000 section
+ * 17.4). */
 WEIR_INLINE u32 weir_spin_turned(const struct weir_law_params *params, struct weir_flow *flow)
 {
 	if (params->spin_needs_reverse && !(flow->state & WEIR_REVERSE_SPUN))
@@ -280,13 +283,14 @@ WEIR_INLINE u32 weir_tcp_edge(const struct weir_law_params *params, struct weir_
 }
 
 /*
- * TCPTrap: whether a forward segment goes on from what its flow has in flight, give or take WEIR_SEQUENCE_SLACK. Whatever
- * comes first makes the edges. They are borne out once an acknowledgement has met them (WEIR_HAS_ACK), and stand from then
- * on: nothing from elsewhere moves them. Edges that nothing bears out and something contradicts are dropped at the next look,
- * those that were borne out wrongly when the flow's cycles begin anew (weir_law_look): who forges has to come first each time,
- * and no state is for ever.
+ * TCPTrap: whether a forward segment goes on from what its flow has in flight, give or take WEIR_SEQUENCE_SLACK.
+ * Whatever comes first makes the edges. They are borne out once an acknowledgement has met them (WEIR_HAS_ACK), and
+ * stand from then on: nothing from elsewhere moves them. Edges that nothing bears out and something contradicts are
+ * dropped at the next look, those that were borne out wrongly when the flow's cycles begin anew (weir_law_look): who
+ * forges has to come first each time, and no state is for ever.
  */
-WEIR_INLINE u32 weir_tcp_fits(const struct weir_law_params *params, struct weir_flow *flow, const struct weir_packet *packet)
+WEIR_INLINE u32 weir_tcp_fits(const struct weir_law_params *params, struct weir_flow *flow,
+			      const struct weir_packet *packet)
 {
 	u32 low, flight;
 
@@ -302,8 +306,8 @@ WEIR_INLINE u32 weir_tcp_fits(const struct weir_law_params *params, struct weir_
 	return 0;
 }
 
-/* TCPTrap: whether an acknowledgement is of data that can be in flight. The first one that counts is of data that passed
- * here. */
+/* TCPTrap: whether an acknowledgement is of data that can be in flight. The first one that counts is of data that
+ * passed here. */
 WEIR_INLINE u32 weir_ack_fits(const struct weir_law_params *params, const struct weir_flow *flow, u32 ack)
 {
 	u32 low, beyond = params->ignore_optimistic_acks ? 0 : WEIR_SEQUENCE_SLACK;
@@ -320,11 +324,12 @@ WEIR_INLINE u32 weir_ack_fits(const struct weir_law_params *params, const struct
 }
 
 /*
- * A forward packet of a flow whose activity has lasted for another round trip: after some without the end of a cycle the
- * flow's verdict lapses, and its cycles begin anew, with nothing believed of the length of its round trip. A pause counts as
- * one, however long it is.
+ * A forward packet of a flow whose activity has lasted for another round trip: after some without the end of a cycle
+ * the flow's verdict lapses, and its cycles begin anew, with nothing believed of the length of its round trip. A pause
+ * counts as one, however long it is.
  */
-WEIR_INLINE void weir_law_look(const struct weir_law_params *params, struct weir_flow *flow, u64 now, struct weir_outcome *out)
+WEIR_INLINE void weir_law_look(const struct weir_law_params *params, struct weir_flow *flow, u64 now,
+			       struct weir_outcome *out)
 {
 	u32 looks = flow->looks + 1u;
 

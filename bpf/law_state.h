@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the responsiveness law of law.h keeps and hands out: a flow's key and state, its settings with their two presets,
- * and the records of ended cycles and judgements. Layouts are fixed; the Rust side mirrors them and compares every offset.
+ * What the responsiveness law of law.h keeps and hands out: a flow's key and state, its settings with their two
+ * presets, and the records of ended cycles and judgements. Layouts are fixed; the Rust side mirrors them and compares
+ * every offset.
  */
 #ifndef WEIR_LAW_STATE_H
 #define WEIR_LAW_STATE_H
@@ -165,22 +166,22 @@ struct weir_law_params {
 #define WEIR_IS_ECT 0x4000          /* a forward packet had an ECN codepoint other than Not-ECT */
 
 /* What the connection has shown of itself, which no change of law or lapse makes undone. */
-#define WEIR_SHOWN                                                                                                       \
+#define WEIR_SHOWN \
 	(WEIR_SEEN_INITIAL | WEIR_SHORT_FORWARD | WEIR_SHORT_REVERSE | WEIR_HAS_ISN | WEIR_OPENING | WEIR_OPENING_REVERSE | \
 	 WEIR_IS_ECT)
 
 /* Coarse time: 2^20 ns, about 1.05 ms, modulo 2^32 (52 days). */
 #define WEIR_TICK_SHIFT 20
 
-/* Segments and ACKs may be this far outside of what is known to be in flight: the largest window without scaling (RFC 9293
- * section 3.1). */
+/* Segments and ACKs may be this far outside of what is known to be in flight: the largest window without scaling (RFC
+ * 9293 section 3.1). */
 #define WEIR_SEQUENCE_SLACK 0x10000
 
 /* More cannot be in flight: the largest window with scaling (RFC 7323 section 2.3). */
 #define WEIR_MAX_FLIGHT 0x40000000
 
-/* The stamp of a packet that nothing bears out is this far behind its flow's cycle: a signal on it comes late, also where
- * a stamp has 15 bits. */
+/* The stamp of a packet that nothing bears out is this far behind its flow's cycle: a signal on it comes late, also
+ * where a stamp has 15 bits. */
 #define WEIR_UNBOOKED 0x4000
 
 /*

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A yardstick for `weir bench law`: what a classifier costs that keeps its state in several hash maps and writes entries
- * back by update, as the public prototype of the CRQ paper does. For a packet of an established flow within a cycle that
- * is, with its key and value sizes, for TCP two look-ups and one update, for QUIC one look-up and one update; its probe
- * on enqueue adds an update, a look-up, another look-up and a delete. Only these operations and the parsing at fixed
- * offsets are here: no law, no cycle ends, no kprobes, so the prototype itself costs more.
+ * A yardstick for `weir bench law`: what a classifier costs that keeps its state in several hash maps and writes
+ * entries back by update, as the public prototype of the CRQ paper does. For a packet of an established flow within a
+ * cycle that is, with its key and value sizes, for TCP two look-ups and one update, for QUIC one look-up and one
+ * update; its probe on enqueue adds an update, a look-up, another look-up and a delete. Only these operations and the
+ * parsing at fixed offsets are here: no law, no cycle ends, no kprobes, so the prototype itself costs more.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

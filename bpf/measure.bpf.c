@@ -5,9 +5,10 @@
  * net:net_dev_queue, qdisc:qdisc_enqueue, qdisc:qdisc_dequeue, skb:kfree_skb; include/trace/events).
  *
  * A packet is known by the address of its sk_buff from the moment it is offered to the queue until it leaves or is
- * freed. That distinguishes the drops of this queue from all others without looking at drop reasons, which differ between
- * kernels: what is freed while it is offered was refused, what is freed while it is queued was dropped by the AQM. A packet
- * that the driver gave back and that is dequeued again is not known any more, and so is not counted twice.
+ * freed. That distinguishes the drops of this queue from all others without looking at drop reasons, which differ
+ * between kernels: what is freed while it is offered was refused, what is freed while it is queued was dropped by the
+ * AQM. A packet that the driver gave back and that is dequeued again is not known any more, and so is not counted
+ * twice.
  */
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -59,7 +60,8 @@ struct netdev_queue;
 /* Packets that one dequeue may chain; the kernel bounds a chain by bytes, this by number. */
 #define MOST_CHAINED 64
 
-/* The device, and the other one whose packets are captured, 0 for none. Interfaces of different namespaces share numbers. */
+/* The device, and the other one whose packets are captured, 0 for none. Interfaces of different namespaces share
+ * numbers. */
 const volatile __u32 device = 0;
 const volatile __u32 captured_device = 0;
 const volatile __u32 net_inode = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What measure.bpf.c reports to user space about a packet. crates/weir-world/src/kernel/packets.rs reads the same layout.
+ * What measure.bpf.c reports to user space of a packet. crates/weir-world/src/kernel/packets.rs reads the same layout.
  */
 #ifndef WEIR_MEASURE_H
 #define WEIR_MEASURE_H

@@ -92,8 +92,8 @@ WEIR_INLINE void weir_parse_tcp_options(const u8 *data, const u8 *end, u32 offse
 	}
 }
 
-/* The fixed part of a TCP header of `header` octets. The kind is left to the caller: the verifier would carry it through the
- * options. */
+/* The fixed part of a TCP header of `header` octets. The kind is left to the caller: the verifier would carry it
+ * through the options. */
 WEIR_INLINE void weir_read_tcp(const u8 *at, u32 header, u32 l4_bytes, struct weir_packet *out)
 {
 	out->src_port = weir_be16(at);
@@ -186,8 +186,8 @@ WEIR_INLINE u64 weir_mapped(const u8 *at)
 #endif
 }
 
-/* What all IPv4 headers have. Addresses as whole words, which the key takes again: what is put together from parts has to
- * reach the cache before it can be read at once. */
+/* What all IPv4 headers have. Addresses as whole words, which the key takes again: what is put together from parts has
+ * to reach the cache before it can be read at once. */
 WEIR_INLINE void weir_read_ipv4(const u8 *at, u32 offset, struct weir_packet *out)
 {
 	out->ip_version = 4;
@@ -313,7 +313,8 @@ WEIR_INLINE u32 weir_parse_ipv6(const u8 *data, const u8 *end, u32 offset, struc
 
 /*
  * Reads the frame between `data` and `end`. `frame_bytes` is its length on the wire, which is more than what is at hand
- * where a capture cut it or a socket buffer is not linear. `start` says which header comes first. `out` is written whole.
+ * where a capture cut it or a socket buffer is not linear. `start` says which header comes first. `out` is written
+ * whole.
  */
 WEIR_INLINE void weir_parse(const u8 *data, const u8 *end, u32 frame_bytes, u32 start, struct weir_packet *out)
 {

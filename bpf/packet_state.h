@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What is known of a frame once its headers are read, and how its octets are reached: every read goes through weir_at(),
- * which is the bounds check that the verifier asks for and that sanitizers accept.
+ * What is known of a frame once its headers are read, and how its octets are reached: every read goes through
+ * weir_at(), which is the bounds check that the verifier asks for and that sanitizers accept.
  */
 #ifndef WEIR_PACKET_STATE_H
 #define WEIR_PACKET_STATE_H
@@ -145,8 +145,8 @@ WEIR_INLINE const u8 *weir_at(const u8 *data, const u8 *end, u32 offset, u32 n)
 }
 
 /*
- * Makes the verifier forget what it knows of an offset, so that it finds states that differ in the offset alone to be the
- * same and looks at each loop round once: by adding an unknown number that is zero. Nothing natively.
+ * Makes the verifier forget what it knows of an offset, so that it finds states that differ in the offset alone to be
+ * the same and looks at each loop round once: by adding an unknown number that is zero. Nothing natively.
  */
 WEIR_INLINE u32 weir_forget(u32 offset, const struct weir_packet *out)
 {

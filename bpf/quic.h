@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * QUIC by what all its versions have in common (RFC 8999), the spin bit (RFC 9000 section 17.4), and coalesced packets of
- * versions 1 and 2 (RFC 9000 section 12.2, RFC 9369), whose last may be a short one.
+ * QUIC by what all its versions have in common (RFC 8999), the spin bit (RFC 9000 section 17.4), and coalesced packets
+ * of versions 1 and 2 (RFC 9000 section 12.2, RFC 9369), whose last may be a short one.
  */
 #ifndef WEIR_QUIC_H
 #define WEIR_QUIC_H

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The flow table of a live link: a fixed number of entries in buckets of eight, one entry for both directions of a flow.
+ * The flow table of a live link: a fixed number of entries in buckets of eight, one entry for both directions of a
+ * flow.
  *
  * Others choose the keys here, so the table is bounded and slow to believe. A flow first waits as a candidate of 12
  * bytes; it gets an entry once packets of the other direction and enough payload have been seen. When a bucket is full,
- * new flows wait and those that have an entry keep it. Entries end by idleness, looked at only when somebody wants their
- * place, so nothing has to sweep.
+ * new flows wait and those that have an entry keep it. Entries end by idleness, looked at only when somebody wants
+ * their place, so nothing has to sweep.
  *
- * Plain integer C as law.h. The caller finds bucket and waiting line by the indices from the hash, and holds the bucket.
- * Signals come from elsewhere without the bucket: they go to the entry's mailbox, which the flow's next packet empties.
+ * Plain integer C as law.h. The caller finds bucket and waiting line by the indices from the hash, and holds the
+ * bucket. Signals come from elsewhere without the bucket: they go to the entry's mailbox, which the flow's next packet
+ * empties.
  */
 #ifndef WEIR_TABLE_H
 #define WEIR_TABLE_H
@@ -17,21 +19,23 @@
 #include "waiting.h"
 
 /*
- * Multilinear-HM (Lemire and Kaser, "Strongly universal string hashing is fast"): the key's ten words of 32 bits in five
- * pairs, each word plus a secret number of 64 bits, the products summed up modulo 2^64. Of the sum the upper 32 bits count.
+ * Multilinear-HM (Lemire and Kaser, "Strongly universal string hashing is fast"): the key's ten words of 32 bits in
+ * five pairs, each word plus a secret number of 64 bits, the products summed up modulo 2^64. Of the sum the upper 32
+ * bits count.
  *
- * For any two different keys these are uniform and independent over the secret: the keys agree in b given bits of the 32
- * with probability 2^-b, whatever they were chosen to be. For say they differ in the first word of a pair, by d, which is
- * less than 2^32 and so 2^k times an odd number with k < 32. With all other secrets given, the difference of the sums
- * is d times the secret of the pair's other word, and a constant: uniform over the numbers that agree with the constant in
- * the lowest k bits, hence in its upper 32 bits whatever its lower ones are. And the secret that is added alone makes
- * one of the sums uniform by itself.
+ * For any two different keys these are uniform and independent over the secret: the keys agree in b given bits of the
+ * 32 with probability 2^-b, whatever they were chosen to be. For say they differ in the first word of a pair, by d,
+ * which is less than 2^32 and so 2^k times an odd number with k < 32. With all other secrets given, the difference of
+ * the sums is d times the secret of the pair's other word, and a constant: uniform over the numbers that agree with the
+ * constant in the lowest k bits, hence in its upper 32 bits whatever its lower ones are. And the secret that is added
+ * alone makes one of the sums uniform by itself.
  *
  * What follows is a permutation of the 32 bits, which leaves all that as it is. It is for the many: keys in steps, as
  * the ports of one client, have sums in steps, and one secret in a hundred would heap them into few buckets.
  *
- * It is not a pseudorandom function: whoever knew which keys share a place could compute others that do. Nobody does: the
- * table shows no hashes, and a shared bucket does not show from outside before eight flows in it have earned an entry.
+ * It is not a pseudorandom function: whoever knew which keys share a place could compute others that do. Nobody does:
+ * the table shows no hashes, and a shared bucket does not show from outside before eight flows in it have earned an
+ * entry.
  */
 WEIR_INLINE u64 weir_hash_pair(const struct weir_table_params *params, const struct weir_key *key, u32 i)
 {
@@ -89,7 +93,8 @@ WEIR_INLINE u16 weir_tag_of(u32 hash)
 	return tag ? tag : 1;
 }
 
-/* The way that an entry takes if it is free: who looks there first need not wait for the tags. The tag has these bits too. */
+/* The way that an entry takes if it is free: who looks there first need not wait for the tags. The tag has these bits
+ * too. */
 WEIR_INLINE u32 weir_home_of(u32 hash)
 {
 	return hash >> 29;
@@ -128,8 +133,9 @@ WEIR_INLINE void weir_filter_out(struct weir_filter *filter, const struct weir_k
 }
 
 /*
- * Whether the packet is worth a key and a bucket. A QUIC flow may grease the fixed bit (RFC 9287): UDP without it can be
- * one of a flow that has an entry, but never makes one. Where no entry has its ports it is of no flow. Needs no lock.
+ * Whether the packet is worth a key and a bucket. A QUIC flow may grease the fixed bit (RFC 9287): UDP without it can
+ * be one of a flow that has an entry, but never makes one. Where no entry has its ports it is of no flow. Needs no
+ * lock.
  */
 WEIR_INLINE u32 weir_filter_passes(const struct weir_filter *filter, const struct weir_packet *packet)
 {
@@ -137,8 +143,8 @@ WEIR_INLINE u32 weir_filter_passes(const struct weir_filter *filter, const struc
 }
 
 /*
- * Whether the packet can belong to a flow that the law judges. All else goes by the standard queue and leaves no trace. In
- * the reverse direction every packet of a flow counts, if only to show that it has two directions.
+ * Whether the packet can belong to a flow that the law judges. All else goes by the standard queue and leaves no trace.
+ * In the reverse direction every packet of a flow counts, if only to show that it has two directions.
  */
 WEIR_INLINE u32 weir_table_wants(const struct weir_law_params *law, const struct weir_packet *packet, u32 reverse)
 {
@@ -168,7 +174,8 @@ WEIR_INLINE u32 weir_way_of(const struct weir_bucket *bucket, const struct weir_
 }
 
 /* Whether the flow has been silent for so long that it begins anew. */
-WEIR_INLINE u32 weir_is_idle(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 way, u32 tick)
+WEIR_INLINE u32 weir_is_idle(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 way,
+			     u32 tick)
 {
 	/* Not by the key, which has no protocol in some settings. */
 	u32 limit = bucket->way[way].flow.kind == WEIR_QUIC ? params->idle_udp : params->idle_tcp;
@@ -184,8 +191,8 @@ WEIR_INLINE u64 weir_lanes(u64 tags, u32 tag)
 	return ~(((differ & low) + low) | differ | low);
 }
 
-/* Whether the packet's bucket is worth taking: plain UDP that passed the filter mostly is of no flow all the same. Needs
- * no lock. */
+/* Whether the packet's bucket is worth taking: plain UDP that passed the filter mostly is of no flow all the same.
+ * Needs no lock. */
 WEIR_INLINE u32 weir_may_be_known(const struct weir_bucket *bucket, const struct weir_packet *packet, u32 hash)
 {
 	u32 tag = weir_tag_of(hash);
@@ -193,8 +200,8 @@ WEIR_INLINE u32 weir_may_be_known(const struct weir_bucket *bucket, const struct
 	return packet->kind != WEIR_UDP || (weir_lanes(bucket->tags[0], tag) | weir_lanes(bucket->tags[1], tag)) != 0;
 }
 
-/* Whether another flow may have its place in any case. One that seems closed still is itself to its own packets: a forged
- * reset takes no verdict away. */
+/* Whether another flow may have its place in any case. One that seems closed still is itself to its own packets: a
+ * forged reset takes no verdict away. */
 WEIR_INLINE u32 weir_may_go(const struct weir_table_params *params, const struct weir_bucket *bucket, u32 way, u32 tick)
 {
 	return weir_is_idle(params, bucket, way, tick) ||
@@ -261,9 +268,9 @@ WEIR_INLINE void weir_note(u32 *seen, u8 *flags, const struct weir_packet *packe
  * Puts a signal into the mailbox. Needs no lock: lanes only grow here and are taken out whole. A lane that is half full
  * takes no more, so that it does not run over into the next, not even from eight processors at once.
  *
- * `cycle` is the packet's stamp, of which 15 bits may be all there is. What is too old to be judged is counted as late and
- * put nowhere: the lane of cycle n-3 is that of n+1, which may begin at this very moment on another processor. For the
- * others one cycle may end meanwhile; they are then as old as they would have been a moment later.
+ * `cycle` is the packet's stamp, of which 15 bits may be all there is. What is too old to be judged is counted as late
+ * and put nowhere: the lane of cycle n-3 is that of n+1, which may begin at this very moment on another processor. For
+ * the others one cycle may end meanwhile; they are then as old as they would have been a moment later.
  */
 WEIR_INLINE void weir_book(const struct weir_law_params *law, struct weir_entry *entry, u32 kind, u32 cycle, u32 weight,
 			   struct weir_counters *counters)
@@ -358,13 +365,15 @@ WEIR_INLINE u32 weir_lookup(const struct weir_table_params *params, struct weir_
 	return way;
 }
 
-/* The exact time, where a cycle ends; otherwise a coarse clock does, and on some machines costs a third of the packet. */
+/* The exact time, where a cycle ends; otherwise a coarse clock does, and on some machines costs a third of the
+ * packet. */
 #ifndef WEIR_EXACT_NOW
 #define WEIR_EXACT_NOW(now) (now)
 #endif
 
 /* Puts the exact time of a cycle's end in place of the coarse one that the law was run with. */
-WEIR_INLINE void weir_retime(const struct weir_law_params *law, struct weir_flow *flow, u64 now, struct weir_outcome *out)
+WEIR_INLINE void weir_retime(const struct weir_law_params *law, struct weir_flow *flow, u64 now,
+			     struct weir_outcome *out)
 {
 	out->end.ended = now;
 	flow->cycle_started = now;
@@ -373,13 +382,14 @@ WEIR_INLINE void weir_retime(const struct weir_law_params *law, struct weir_flow
 }
 
 /*
- * A packet of the direction that is queued: finds the flow's entry, or lets it wait for one, and runs the law. The caller
- * holds the bucket. Returns the way, or WEIR_WAYS where the flow has no entry: standard queue, stamp 0.
+ * A packet of the direction that is queued: finds the flow's entry, or lets it wait for one, and runs the law. The
+ * caller holds the bucket. Returns the way, or WEIR_WAYS where the flow has no entry: standard queue, stamp 0.
  */
 WEIR_INLINE u32 weir_table_forward(const struct weir_law_params *law, const struct weir_table_params *params,
 				   struct weir_bucket *bucket, struct weir_waiting *waiting,
 				   struct weir_filter *filter, const struct weir_packet *packet,
-				   const struct weir_key *key, u32 hash, u32 ascending, u64 now, struct weir_counters *counters, struct weir_outcome *out)
+				   const struct weir_key *key, u32 hash, u32 ascending, u64 now, struct weir_counters *counters,
+				   struct weir_outcome *out)
 {
 	u32 tick = (u32)(now >> WEIR_TICK_SHIFT);
 	u32 found = weir_lookup(params, bucket, waiting, filter, packet, key, hash, ascending, 0, tick, counters);

@@ -54,8 +54,8 @@ struct weir_waiting {
 };
 
 /*
- * How many entries have a pair of ports, by a mix of the two: the entries to which plain UDP can belong. Most such packets
- * belong to no flow, and this shows it without a key and without touching a bucket.
+ * How many entries have a pair of ports, by a mix of the two: the entries to which plain UDP can belong. Most such
+ * packets belong to no flow, and this shows it without a key and without touching a bucket.
  */
 struct weir_filter {
 	u32 entries[WEIR_FILTER];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Hands every frame of an interface to the AF_XDP socket of its receive queue, with the time at which it came. Frames of
- * a queue without a socket go on to the kernel's own stack (the flags argument of bpf_redirect_map is the action on a
- * failed look-up). Unlike the program that libxdp loads by itself, this one stamps: the emulated delay counts from the
- * packet's arrival and not from the moment at which a thread looked at the ring.
+ * Hands every frame of an interface to the AF_XDP socket of its receive queue, with the time at which it came. Frames
+ * of a queue without a socket go on to the kernel's own stack (the flags argument of bpf_redirect_map is the action on
+ * a failed look-up). Unlike the program that libxdp loads by itself, this one stamps: the emulated delay counts from
+ * the packet's arrival and not from the moment at which a thread looked at the ring.
  */
 #include <linux/bpf.h>
 #include <linux/types.h>

@@ -5,8 +5,8 @@
 use std::io;
 
 use super::attach::FILTER_HANDLE;
-use super::netlink::{NLM_F_DUMP, Netlink, RTM_GETTFILTER, attributes, text_of, u32_at};
 use super::program::Role;
+use weir_netdev::netlink::{NLM_F_DUMP, Netlink, RTM_GETTFILTER, attributes, text_of, u32_at};
 
 /// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`; the qdisc `ingress` takes it for its only side.
 pub(super) const INGRESS: u32 = 0xffff_fff2;

@@ -20,7 +20,6 @@ mod leaf;
 mod mirred;
 pub mod model;
 mod mounts;
-mod netlink;
 mod nft;
 mod plan;
 mod program;

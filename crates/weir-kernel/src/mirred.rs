@@ -11,8 +11,8 @@
 use std::io;
 
 use super::filters::{Filter, INGRESS, U32_NODE};
-use super::netlink::{NLM_F_CREATE, NLM_F_EXCL, Netlink, RTM_DELTFILTER, RTM_NEWTFILTER, put};
 use super::program::Role;
+use weir_netdev::netlink::{NLM_F_CREATE, NLM_F_EXCL, Netlink, RTM_DELTFILTER, RTM_NEWTFILTER, put};
 
 /// `ETH_P_ALL`.
 const ALL: u16 = 3;

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io;
 
-use super::netlink::{NLM_F_DUMP, Netlink, attributes, text_of};
+use weir_netdev::netlink::{NLM_F_DUMP, Netlink, attributes, text_of};
 
 /// `NFNL_SUBSYS_NFTABLES` in the upper byte, `NFT_MSG_GETCHAIN` and `NFT_MSG_GETFLOWTABLE`.
 const GET_CHAIN: u16 = 10 << 8 | 4;

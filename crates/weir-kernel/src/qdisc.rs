@@ -6,7 +6,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::netlink::{
+use weir_netdev::netlink::{
     NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, Netlink, RTM_GETLINK, RTM_GETQDISC, RTM_GETTFILTER,
     RTM_NEWQDISC, attributes, put, text_of, u16_at, u32_at,
 };

@@ -67,6 +67,16 @@ impl Running {
     }
 }
 
+/// A call that a signal may have interrupted: with a time limit the kernel does not go on by itself (signal(7)).
+fn patiently<T>(mut call: impl FnMut() -> std::io::Result<T>) -> T {
+    loop {
+        match call() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            result => return result.unwrap(),
+        }
+    }
+}
+
 /// 100 datagrams there and back. Returns the round-trip times, smallest first.
 #[allow(clippy::disallowed_methods)]
 fn echo(world: &World) -> Vec<std::time::Duration> {
@@ -78,7 +88,7 @@ fn echo(world: &World) -> Vec<std::time::Duration> {
     let echo = std::thread::spawn(move || {
         let mut bytes = [0; 2048];
         for _ in 0..100 {
-            let (length, from) = client.recv_from(&mut bytes).unwrap();
+            let (length, from) = patiently(|| client.recv_from(&mut bytes));
             client.send_to(&bytes[..length], from).unwrap();
         }
     });
@@ -88,7 +98,7 @@ fn echo(world: &World) -> Vec<std::time::Duration> {
             let packet = vec![n; 958];
             server.send_to(&packet, (CLIENT, 7)).unwrap();
             let mut bytes = [0; 2048];
-            let length = server.recv(&mut bytes).unwrap();
+            let length = patiently(|| server.recv(&mut bytes));
             assert_eq!(bytes[..length], packet, "a datagram was changed");
             sent.elapsed()
         })

@@ -188,7 +188,11 @@ impl Options<'_> {
             "the kernel has its own PIE only; leave the key out",
         )?;
         self.packets(keys.limit, "pie")?;
-        self.pie_law(keys)
+        self.pie_law(keys)?;
+        if keys.dq_rate_estimator {
+            self.word("dq_rate_estimator");
+        }
+        Ok(())
     }
 
     fn fq_pie(&mut self, keys: &FqPieKeys) -> Result<(), LeafError> {
@@ -302,6 +306,10 @@ mod tests {
             (
                 "pie ecn target 20ms",
                 "pie limit 1000 target 20000us tupdate 15000us alpha 2 beta 20 ecn nobytemode",
+            ),
+            (
+                "pie dq_rate_estimator",
+                "pie limit 1000 target 15000us tupdate 15000us alpha 2 beta 20 noecn nobytemode dq_rate_estimator",
             ),
             ("fq_pie", "fq_pie limit 10240 target 15000us tupdate 15000us alpha 2 beta 20 noecn nobytemode"),
             (

@@ -8,18 +8,30 @@ use std::io;
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 
-/// Messages (linux/rtnetlink.h).
-pub(super) const RTM_GETLINK: u16 = 18;
-pub(super) const RTM_NEWQDISC: u16 = 36;
-pub(super) const RTM_GETQDISC: u16 = 38;
-pub(super) const RTM_NEWTFILTER: u16 = 44;
-pub(super) const RTM_DELTFILTER: u16 = 45;
-pub(super) const RTM_GETTFILTER: u16 = 46;
-/// Flags (linux/netlink.h).
-pub(super) const NLM_F_CREATE: u16 = 0x400;
-pub(super) const NLM_F_EXCL: u16 = 0x200;
-pub(super) const NLM_F_REPLACE: u16 = 0x100;
-pub(super) const NLM_F_DUMP: u16 = 0x300;
+// Messages (linux/rtnetlink.h).
+/// Asks for links.
+pub const RTM_GETLINK: u16 = 18;
+/// Asks for a route.
+pub const RTM_GETROUTE: u16 = 26;
+/// Adds or changes a qdisc.
+pub const RTM_NEWQDISC: u16 = 36;
+/// Asks for qdiscs.
+pub const RTM_GETQDISC: u16 = 38;
+/// Adds or changes a filter.
+pub const RTM_NEWTFILTER: u16 = 44;
+/// Removes filters.
+pub const RTM_DELTFILTER: u16 = 45;
+/// Asks for filters.
+pub const RTM_GETTFILTER: u16 = 46;
+// Flags (linux/netlink.h).
+/// Makes it if it is not there.
+pub const NLM_F_CREATE: u16 = 0x400;
+/// Changes nothing that is there.
+pub const NLM_F_EXCL: u16 = 0x200;
+/// Replaces what is there.
+pub const NLM_F_REPLACE: u16 = 0x100;
+/// Asks for all there are.
+pub const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 /// That the answer was cut short by a change meanwhile.
@@ -35,22 +47,28 @@ const HEADER: usize = 16;
 const TYPE_MASK: u16 = 0x3fff;
 
 /// A conversation.
-pub(super) struct Netlink {
+pub struct Netlink {
     socket: Socket,
     sequence: u32,
 }
 
 /// One attribute: type and value.
-pub(super) type Attribute<'a> = (u16, &'a [u8]);
+pub type Attribute<'a> = (u16, &'a [u8]);
 
 impl Netlink {
     /// Opens one with the network namespace of the calling thread.
-    pub(super) fn open() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If there is no such socket.
+    pub fn open() -> io::Result<Self> {
         Self::of(NETLINK_ROUTE)
     }
 
     /// The same with its netfilter (net/netfilter/nfnetlink.c), which takes CAP_NET_ADMIN.
-    pub(super) fn open_netfilter() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub fn open_netfilter() -> io::Result<Self> {
         Self::of(NETLINK_NETFILTER)
     }
 
@@ -64,7 +82,10 @@ impl Netlink {
     }
 
     /// Sends a request and returns the payloads of all answers.
-    pub(super) fn ask(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    ///
+    /// # Errors
+    /// If the kernel refuses, with what it says.
+    pub fn ask(&mut self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         loop {
             match self.ask_once(kind, flags, payload) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -135,7 +156,7 @@ fn verdict(body: &[u8], flags: u16) -> io::Result<()> {
 }
 
 /// The attributes in `bytes`, until one does not fit.
-pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
     std::iter::from_fn(move || {
         if bytes.len() < 4 {
             return None;
@@ -148,7 +169,7 @@ pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>
 }
 
 /// Appends an attribute.
-pub(super) fn put(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub fn put(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     message.extend(((4 + value.len()) as u16).to_ne_bytes());
     message.extend(kind.to_ne_bytes());
     message.extend(value);
@@ -156,7 +177,7 @@ pub(super) fn put(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 /// Text up to its terminating zero.
-pub(super) fn text_of(bytes: &[u8]) -> String {
+pub fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
 }
 
@@ -165,11 +186,11 @@ fn align(length: usize) -> usize {
 }
 
 /// The number at `at`, or zero behind the end.
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_ne_bytes)
 }
 
 /// As [`u16_at`], of 32 bits.
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes)
 }
