@@ -6,9 +6,9 @@ use thiserror::Error;
 use weir_core::{Duration, Seed, words};
 
 use crate::{
-    Allegro, Bbr1, Bbr3, Bbr3Params, Controller, Copa, Cubic, Cubic9438, Dctcp, Dctcp8257, Delay, Dip,
-    DipParams, EcnUse, Linux, PccPublished, Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup, Share,
-    Vivace, WindowRule,
+    Allegro, Bbr1, Bbr3, Bbr3Params, Controller, Copa, Cubic, Cubic9438, Dctcp, Dctcp8257, DctcpVersion,
+    Delay, Dip, DipParams, EcnUse, Linux, PccPublished, Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup,
+    Share, Vivace, WindowRule,
 };
 
 /// Around what kind of transport a controller works.
@@ -131,6 +131,18 @@ pub const ALL: &[Entry] = &[
         also: &[],
         what: "shrinks by half the share of marked packets (Linux); marks ECT(0)",
         make: |choice, setup| under(Dctcp::new(), choice, setup),
+    },
+    Entry {
+        name: "dctcp-linux318",
+        also: &[],
+        what: "DCTCP of Linux 3.18: answers a loss as it answers marks",
+        make: |choice, setup| under(Dctcp::version(DctcpVersion::Linux318), choice, setup),
+    },
+    Entry {
+        name: "dctcp-ignores-loss",
+        also: &[],
+        what: "DCTCP that answers marks alone",
+        make: |choice, setup| under(Dctcp::version(DctcpVersion::IgnoresLoss), choice, setup),
     },
     Entry {
         name: "dctcp-rfc8257",
@@ -313,7 +325,18 @@ mod tests {
     #[test]
     fn those_that_answer_marks_need_ecn() {
         let needing: Vec<_> = ALL.iter().filter(|entry| entry.needs_ecn()).map(|entry| entry.name).collect();
-        assert_eq!(needing, ["dctcp", "dctcp-rfc8257", "bbr2-ecn", "bbr3-ecn", "prague"]);
+        assert_eq!(
+            needing,
+            [
+                "dctcp",
+                "dctcp-linux318",
+                "dctcp-ignores-loss",
+                "dctcp-rfc8257",
+                "bbr2-ecn",
+                "bbr3-ecn",
+                "prague"
+            ]
+        );
     }
 
     #[test]

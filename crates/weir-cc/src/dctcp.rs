@@ -1,5 +1,5 @@
-//! DCTCP: the window shrinks by half the share of packets that were marked. Two forms: the kernel's rule, and RFC 8257
-//! as a sender of its own that goes on growing while it reduces.
+//! DCTCP: the window shrinks by half the share of packets that were marked. Two forms: the kernel's rule in three
+//! [versions](DctcpVersion), and RFC 8257 as a sender of its own that goes on growing while it reduces.
 //!
 //! | `net/ipv4/tcp_dctcp.c` | here, [`Dctcp`] |
 //! |---|---|
@@ -10,6 +10,12 @@
 //! | grows as Reno, but not in CWR ([`Linux`](crate::Linux)) | the same |
 //! | receiver: two states, an ACK at each change of CE | [`EcnUse::Accurate`] asks the transport for it |
 //! | falls back to Reno if ECN was not negotiated | never: virtual paths negotiate what is asked for |
+//!
+//! | the same file of Linux 3.18 | here, [`DctcpVersion::Linux318`] |
+//! |---|---|
+//! | counts bytes that `snd_una` advances, a full packet for an acknowledgement that repeats it, ECE by the acknowledgement | packets, which makes the same share of full packets |
+//! | `alpha -= alpha >> 4`: below 16 it stands still | the same |
+//! | a loss cuts by alpha / 2 as a mark does, and not at all if a reduction is under way | the same; a timeout begins with one packet below that threshold |
 //!
 //! | RFC 8257 | here, [`Dctcp8257`] |
 //! |---|---|
@@ -28,9 +34,25 @@ const MAX_ALPHA: u32 = 1 << ALPHA_BITS;
 /// The gain is 1/16.
 const SHIFT: u32 = 4;
 
+/// Whose rule of the kernel's kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DctcpVersion {
+    /// Linux since 5.1.
+    #[default]
+    Linux,
+    /// Linux 3.18, of the time of the DualQ paper: a loss is answered by alpha / 2, which is nothing where nothing is
+    /// marked.
+    Linux318,
+    /// The rule of today, for which a loss is none: its window does not shrink. A timeout begins with one packet, as the
+    /// transport has nothing in flight.
+    IgnoresLoss,
+}
+
 /// The kernel's rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Dctcp {
+    version: DctcpVersion,
+    una: u64,
     alpha: u32,
     delivered: u32,
     marked: u32,
@@ -40,7 +62,17 @@ pub struct Dctcp {
 impl Dctcp {
     /// The rule, for a connection that begins.
     pub const fn new() -> Self {
-        Self { alpha: MAX_ALPHA, delivered: 0, marked: 0, round_end: 0 }
+        Self::version(DctcpVersion::Linux)
+    }
+
+    /// The rule of that version, for a connection that begins.
+    pub const fn version(version: DctcpVersion) -> Self {
+        Self { version, una: 0, alpha: MAX_ALPHA, delivered: 0, marked: 0, round_end: 0 }
+    }
+
+    fn by_alpha(&self, packets: u32) -> u32 {
+        let cut = (u64::from(packets) * u64::from(self.alpha)) >> (ALPHA_BITS + 1);
+        (packets - cut as u32).max(2)
     }
 
     /// The estimate of the share of marked packets, of 1024.
@@ -51,7 +83,8 @@ impl Dctcp {
     fn update(&mut self) {
         let decayed = self.alpha >> SHIFT;
         // Below 16 the decay would stand still; it goes to zero instead.
-        self.alpha -= if decayed == 0 { self.alpha } else { decayed };
+        let snaps = decayed == 0 && self.version != DctcpVersion::Linux318;
+        self.alpha -= if snaps { self.alpha } else { decayed };
         if self.marked > 0 {
             let share = (u64::from(self.marked) << (ALPHA_BITS - SHIFT)) / u64::from(self.delivered.max(1));
             self.alpha = (self.alpha + share as u32).min(MAX_ALPHA);
@@ -67,7 +100,11 @@ impl Default for Dctcp {
 
 impl WindowRule for Dctcp {
     fn name(&self) -> &'static str {
-        "dctcp"
+        match self.version {
+            DctcpVersion::Linux => "dctcp",
+            DctcpVersion::Linux318 => "dctcp-linux318",
+            DctcpVersion::IgnoresLoss => "dctcp-ignores-loss",
+        }
     }
 
     fn ecn(&self) -> EcnUse {
@@ -75,8 +112,16 @@ impl WindowRule for Dctcp {
     }
 
     fn observe(&mut self, ack: &Ack, _window: &mut Window) {
-        self.delivered += ack.delivered.packets;
-        self.marked += ack.ce.packets;
+        if self.version == DctcpVersion::Linux318 {
+            let advance = (ack.una - self.una.min(ack.una)).min(u64::from(u32::MAX)) as u32;
+            let acked = advance.max(u32::from(ack.delivered.packets > 0));
+            self.delivered += acked;
+            self.marked += if ack.ce.packets > 0 { acked } else { 0 };
+        } else {
+            self.delivered += ack.delivered.packets;
+            self.marked += ack.ce.packets;
+        }
+        self.una = ack.una;
         if ack.una >= self.round_end {
             self.update();
             (self.delivered, self.marked, self.round_end) = (0, 0, ack.next);
@@ -92,17 +137,15 @@ impl WindowRule for Dctcp {
 
     fn reduce(&mut self, window: &Window, signal: Signal, _now: Time) -> u32 {
         let packets = window.packets;
-        match signal {
-            Signal::Mark => {
-                let cut = (u64::from(packets) * u64::from(self.alpha)) >> (ALPHA_BITS + 1);
-                (packets - cut as u32).max(2)
-            }
-            Signal::Loss | Signal::Timeout => (packets / 2).max(2),
+        match (signal, self.version) {
+            (Signal::Mark, _) | (_, DctcpVersion::Linux318) => self.by_alpha(packets),
+            (Signal::Loss | Signal::Timeout, DctcpVersion::Linux) => (packets / 2).max(2),
+            (Signal::Loss | Signal::Timeout, DctcpVersion::IgnoresLoss) => packets,
         }
     }
 
     fn reduce_again(&mut self, window: &Window, _now: Time) -> Option<u32> {
-        Some((window.packets / 2).max(2))
+        (self.version == DctcpVersion::Linux).then(|| (window.packets / 2).max(2))
     }
 }
 
@@ -194,14 +237,14 @@ impl Controller for Dctcp8257 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dctcp, Dctcp8257};
+    use super::{Dctcp, Dctcp8257, DctcpVersion};
     use crate::testing::{Path, setup};
     use crate::{Controller, Linux, Signal, Window, WindowRule};
     use weir_core::{Duration, Time};
 
     #[test]
     fn alpha_moves_in_the_kernels_integers() {
-        let mut dctcp = Dctcp { alpha: 1024, delivered: 100, marked: 0, round_end: 0 };
+        let mut dctcp = Dctcp { alpha: 1024, delivered: 100, ..Dctcp::new() };
         dctcp.update();
         assert_eq!(dctcp.alpha, 960);
         // A quarter marked: 960 - 60 + (25 << 6) / 100.
@@ -209,10 +252,15 @@ mod tests {
         dctcp.update();
         assert_eq!(dctcp.alpha, 916);
         // Small values snap to zero; a share below 1/64 is lost in the integers.
-        dctcp = Dctcp { alpha: 15, delivered: 100, marked: 1, round_end: 0 };
+        let small = Dctcp { alpha: 15, delivered: 100, marked: 1, ..Dctcp::new() };
+        dctcp = small;
         dctcp.update();
         assert_eq!(dctcp.alpha, 0);
-        dctcp = Dctcp { alpha: 1020, delivered: 10, marked: 10, round_end: 0 };
+        // In 3.18 they stand still.
+        dctcp = Dctcp { version: DctcpVersion::Linux318, ..small };
+        dctcp.update();
+        assert_eq!(dctcp.alpha, 15);
+        dctcp = Dctcp { alpha: 1020, delivered: 10, marked: 10, ..Dctcp::new() };
         dctcp.update();
         assert_eq!(dctcp.alpha, 1021);
     }
@@ -227,6 +275,40 @@ mod tests {
         assert_eq!(dctcp.reduce(&window(103), Signal::Mark, Time::ZERO), 102);
         assert_eq!(dctcp.reduce(&window(100), Signal::Loss, Time::ZERO), 50);
         assert_eq!(dctcp.reduce_again(&window(60), Time::ZERO), Some(30));
+    }
+
+    #[test]
+    fn versions_answer_a_loss_by_alpha_or_not_at_all() {
+        let window = Window { packets: 100, threshold: 100, credit: 0 };
+        let of = |version| Dctcp { alpha: 512, ..Dctcp::version(version) };
+        let mut old = of(DctcpVersion::Linux318);
+        for signal in [Signal::Mark, Signal::Loss, Signal::Timeout] {
+            assert_eq!(old.reduce(&window, signal, Time::ZERO), 75);
+        }
+        assert_eq!(old.reduce_again(&window, Time::ZERO), None);
+        old.alpha = 0;
+        assert_eq!(old.reduce(&window, Signal::Loss, Time::ZERO), 100, "no mark, no answer");
+        let mut deaf = of(DctcpVersion::IgnoresLoss);
+        assert_eq!(deaf.reduce(&window, Signal::Mark, Time::ZERO), 75);
+        assert_eq!(deaf.reduce(&window, Signal::Loss, Time::ZERO), 100);
+        assert_eq!(deaf.reduce_again(&window, Time::ZERO), None);
+    }
+
+    #[test]
+    fn under_losses_alone_the_versions_fall_behind_or_not() {
+        // One packet in fifty is lost; nothing is marked.
+        let window = |version| {
+            let mut controller = Linux::new(Dctcp::version(version), &setup());
+            let mut path = Path::new(20);
+            for _ in 0..60 {
+                path.round(&mut controller, |index| index % 50 == 49);
+            }
+            controller.packets().packets
+        };
+        let [new, old, deaf] =
+            [DctcpVersion::Linux, DctcpVersion::Linux318, DctcpVersion::IgnoresLoss].map(window);
+        println!("{new} {old} {deaf}");
+        assert!(new < 40 && old > new + new / 2 && deaf > old + old / 2, "{new} {old} {deaf}");
     }
 
     #[test]

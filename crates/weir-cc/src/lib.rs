@@ -57,7 +57,7 @@ pub use catalog::{Choice, Entry, Family, UnknownController, find};
 pub use copa::Copa;
 pub use cubic::{Cubic, HyStartLimits};
 pub use cubic_rfc9438::Cubic9438;
-pub use dctcp::{Dctcp, Dctcp8257};
+pub use dctcp::{Dctcp, Dctcp8257, DctcpVersion};
 pub use delay::Delay;
 pub use delivery::{Delivery, Stamp};
 pub use fixed::{ConstantRate, FixedWindow};
@@ -147,6 +147,12 @@ pub trait Controller: Send + Sync {
     /// How long a burst of paced packets may last at the rate, if the transport's least number of packets is not
     /// longer; `None` leaves it to the transport.
     fn burst(&self) -> Option<Duration> {
+        None
+    }
+
+    /// What a host that was late with paced packets may make up for at once, beside what its timers cost; `None` leaves
+    /// it to the transport.
+    fn made_up(&self) -> Option<Duration> {
         None
     }
 

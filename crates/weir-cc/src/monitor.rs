@@ -34,8 +34,8 @@ impl Interval {
         self.lost as f64 / (self.acked + self.lost).max(1) as f64
     }
 
-    /// Bits per second as a sender of PCC measures them: of N packets, from the first to the last, so over N - 1 gaps; those
-    /// asked for of a lone packet.
+    /// Bits per second as a sender of PCC measures them: of N packets, from the first to the last, so over N - 1 gaps;
+    /// those asked for of a lone packet.
     pub(crate) fn sent_rate(&self) -> f64 {
         let length = self.newest.since(self.began).as_secs_f64();
         if length > 0.0 { self.sent as f64 * 8.0 / length } else { self.rate }

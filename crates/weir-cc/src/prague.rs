@@ -7,8 +7,9 @@
 //! | a mark (in Open) reduces by alpha / 2 without bias, at most once per round trip, or target | the same |
 //! | every unmarked packet grows the window, also while reducing: `ai / cwnd`, ai = (rtt / 25 ms)^2 after 500 rounds below 25 ms (`RTT_CONTROL_RATE`), else 1 | the same |
 //! | the integer window follows its fractional one by a step per acknowledgement; each step down ends slow start | the same; slow start moves both |
+//! | a step down from 2 packets (`MIN_CWND`) sets both windows to 2 | the same |
 //! | a loss halves, and stops growth until recovered | the same |
-//! | pacing at 100 % of window per round trip, 200 % in slow start's first half | the same |
+//! | pacing at 100 % of the integer window, or of what is in flight if that is more, per round trip; 200 % in slow start's first half | of the fractional window, at least 2 packets; the same in slow start |
 //! | bursts of 2^-12 s at that rate, at least `tcp_min_tso_segs`, 2 (one packet until 2020, and in UDP Prague) | the same; the least number is the transport's |
 //! | 0.7's rate in place of the window when independent of the round trip, 3 % lower and higher alternately | none |
 //! | fallback to classic ECN (off by default), Reno without AccECN | none |
@@ -161,7 +162,10 @@ impl Prague {
 
     fn follow(&mut self) {
         let wanted = self.whole();
-        if u64::from(self.window) > wanted && self.window > MINIMUM {
+        if self.window <= MINIMUM && wanted < u64::from(MINIMUM) {
+            // A step below the minimum forgets what was cut beyond it, so that the first clean packets count.
+            self.exact = u64::from(MINIMUM) << BITS;
+        } else if u64::from(self.window) > wanted && self.window > MINIMUM {
             self.window -= 1;
             self.threshold = self.window;
         } else if u64::from(self.window) < wanted {
@@ -225,7 +229,8 @@ impl Controller for Prague {
         if self.smoothed == Duration::ZERO {
             return None;
         }
-        let bits = u128::from(self.exact) * u128::from(self.mss) * 8 * 1_000_000_000
+        let exact = self.exact.max(u64::from(MINIMUM) << BITS);
+        let bits = u128::from(exact) * u128::from(self.mss) * 8 * 1_000_000_000
             / u128::from(self.smoothed.as_nanos());
         let bits = bits >> BITS;
         let twice = self.window < self.threshold / 2;
@@ -260,6 +265,25 @@ mod tests {
         prague.lose();
         assert!((prague.exact as f64 / ONE as f64 - 47.5).abs() < 1e-4);
         assert_eq!(prague.ecn().codepoint(), Ecn::Ect1);
+    }
+
+    #[test]
+    fn two_packets_a_round_trip_are_left_where_all_are_marked() {
+        let mut prague = Prague::new(PragueParams::default(), &setup());
+        let mut path = Path::new(20);
+        for _ in 0..200 {
+            path.marked_round(&mut prague, |_| false, |_| true);
+            assert!(prague.window >= 2 && prague.exact > ONE, "{} {}", prague.window, prague.exact);
+        }
+        assert_eq!(prague.window, 2);
+        let mut packets = |rounds: u32| {
+            (0..rounds).map(|_| path.marked_round(&mut prague, |_| false, |_| false)).sum::<usize>()
+        };
+        let first = packets(1);
+        assert!((2..=3).contains(&first), "{first}");
+        // Once the marks end, it grows by a packet a round trip from there.
+        let later = packets(10);
+        assert!((50..=90).contains(&later), "{later}");
     }
 
     #[test]

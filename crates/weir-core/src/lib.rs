@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod audit;
+mod confidence;
 mod ecn;
 mod event;
 mod fairness;
@@ -18,6 +19,7 @@ mod units;
 pub mod words;
 
 pub use audit::{Audit, AuditReport, FlowCount, RateMeter};
+pub use confidence::wilson;
 pub use ecn::Ecn;
 pub use event::{Backlog, DropReason, Event, EventKind, EventSink, Fanout, MarkReason, QueueId};
 pub use fairness::jain;

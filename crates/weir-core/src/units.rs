@@ -29,6 +29,9 @@ pub struct ParseUnitError {
 }
 
 impl Rate {
+    /// The highest rate, for what nothing holds back.
+    pub const MAX: Self = Self(u64::MAX);
+
     /// A rate of `bits` bits per second.
     pub const fn from_bits_per_sec(bits: u64) -> Self {
         Self(bits)

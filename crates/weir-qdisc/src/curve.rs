@@ -1,6 +1,7 @@
 //! The arithmetic of Curvy RED: probabilities as straight lines of the queueing delay, compared with one random number
-//! for scalable traffic and with the larger of two for classic traffic, which squares them. Source: the DualQ paper
-//! ("Data Centre to the Home"), section 5 and Algorithm 1; RFC 9332 appendix B.
+//! for scalable traffic and with the larger of two for classic traffic, which squares them. So many random numbers are
+//! the curviness u, the exponent of the curve. Source: the DualQ paper ("Data Centre to the Home"), sections 2.2 and 5,
+//! figure 3 and Algorithm 1; RFC 9332 appendix B.
 //!
 //! The sources scale by powers of two of a second, so that a line ends at 2^-S seconds; here that end is given as a
 //! time.
@@ -21,14 +22,10 @@ fn draw(random: &mut Random) -> u64 {
     random.next_u64() >> 32
 }
 
-/// True with a probability of `part`.
-pub(crate) fn exceeds_one(part: u64, random: &mut Random) -> bool {
-    part > draw(random)
-}
-
-/// True with a probability of the square of `part`.
-pub(crate) fn exceeds_two(part: u64, random: &mut Random) -> bool {
-    part > draw(random).max(draw(random))
+/// True with a probability of `part` to the power of `curviness`: if it exceeds so many random numbers.
+pub(crate) fn exceeds(part: u64, curviness: u8, random: &mut Random) -> bool {
+    // All are drawn, so that a packet takes as many draws whatever comes out.
+    (0..curviness).fold(true, |above, _| (part > draw(random)) & above)
 }
 
 /// The smoothed delay of the classic queue: an exponentially weighted moving average over departures (`Q_C`).
@@ -52,7 +49,7 @@ impl Smoothed {
 
 #[cfg(test)]
 mod tests {
-    use super::{ONE, Smoothed, exceeds_one, exceeds_two, ramp};
+    use super::{ONE, Smoothed, exceeds, ramp};
     use weir_core::{Duration, Seed};
 
     const C: Duration = Duration::from_millis(500);
@@ -74,13 +71,15 @@ mod tests {
     }
 
     #[test]
-    fn one_number_is_linear_and_the_larger_of_two_is_the_square() {
+    fn so_many_random_numbers_are_the_exponent() {
         let mut random = Seed::default().stream("test");
         let part = ONE / 10 * 3;
-        let one = (0..100_000).filter(|_| exceeds_one(part, &mut random)).count();
-        let two = (0..100_000).filter(|_| exceeds_two(part, &mut random)).count();
-        assert!((29_500..30_500).contains(&one) && (8_700..9_300).contains(&two), "{one} {two}");
-        assert!((0..1000).all(|_| exceeds_two(ONE, &mut random) && !exceeds_one(0, &mut random)));
+        // 0.3 to the power of 1, 2 and 4, within three standard errors and more.
+        for (curviness, low, high) in [(1, 29_500, 30_500), (2, 8_700, 9_300), (4, 720, 900)] {
+            let count = (0..100_000).filter(|_| exceeds(part, curviness, &mut random)).count();
+            assert!((low..high).contains(&count), "{curviness}: {count}");
+        }
+        assert!((0..1000).all(|_| exceeds(ONE, 2, &mut random) && !exceeds(0, 1, &mut random)));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! | reference | here |
 //! |---|---|
 //! | classic: dropped if `Q << S` exceeds the larger of two random numbers | the same; 2^-S seconds are `range` |
-//! | the number of random numbers is the curviness u | two: the square |
+//! | the number of random numbers is the curviness u | `curviness`, two unless given: the square |
 //! | Q: moving average of the sojourn times of departures, weight 2^-f | the same |
 //! | scalable: marked if `q << S_L` exceeds one random number; q is the age of the head of the classic queue | the sojourn time of the packet itself, as there is but one queue |
 //! | classic packets are dropped | with `ecn` ECT(0) is marked |
@@ -17,7 +17,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use weir_core::{Backlog, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Random, Time};
 
-use crate::curve::{Smoothed, exceeds_one, exceeds_two, ramp};
+use crate::curve::{Smoothed, exceeds, ramp};
 use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::pi2::Scalable;
 use crate::ring::Ring;
@@ -33,6 +33,8 @@ pub struct CurvyRedKeys {
     pub range_scalable: Duration,
     /// Weight of the average, as a power of 1/2.
     pub ewma: u8,
+    /// The exponent u of the curve of classic packets.
+    pub curviness: u8,
     /// Mark rather than drop ECT(0).
     pub ecn: bool,
     /// Which packets are scalable: `ect1` or `any`.
@@ -48,11 +50,20 @@ impl Default for CurvyRedKeys {
             range: Duration::from_millis(500),
             range_scalable: Duration::from_micros(62_500),
             ewma: 5,
+            curviness: 2,
             ecn: false,
             scalable: Scalable::default(),
             limit: Limit::Packets(1000),
         }
     }
+}
+
+/// Refuses an exponent of nothing, and one that nobody can tell from a step.
+pub(crate) fn check_curviness(key: &'static str, curviness: u8) -> Result<(), ConfigError> {
+    if !(1..=16).contains(&curviness) {
+        return Err(ConfigError::refused(key, format!("{curviness} is not from 1 (a line) to 16")));
+    }
+    Ok(())
 }
 
 /// Refuses a line that ends where it begins and an average that never moves.
@@ -77,6 +88,7 @@ impl Keys for CurvyRedKeys {
         Word::value("range", "500ms"),
         Word::value("range_scalable", "62.5ms"),
         Word::value("ewma", "5"),
+        Word::value("curviness", "2"),
         Word::flag("ecn"),
         Word::no("noecn", "ecn"),
         Word::value("scalable", "any"),
@@ -84,6 +96,7 @@ impl Keys for CurvyRedKeys {
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         check_curve(&[("range", self.range), ("range_scalable", self.range_scalable)], self.ewma)?;
+        check_curviness("curviness", self.curviness)?;
         Ok(Box::new(CurvyRed {
             ring: Ring::new(context.queue_limit(self.limit, "curvy_red")?),
             smoothed: Smoothed::default(),
@@ -103,6 +116,9 @@ impl fmt::Display for CurvyRedKeys {
         write!(f, "curvy_red {}/{}", self.range, self.range_scalable)?;
         if self.ewma != usual.ewma {
             write!(f, " ewma {}", self.ewma)?;
+        }
+        if self.curviness != usual.curviness {
+            write!(f, " curviness {}", self.curviness)?;
         }
         if self.scalable != usual.scalable {
             write!(f, " scalable {}", self.scalable)?;
@@ -134,9 +150,13 @@ impl Qdisc for CurvyRed {
             let delay = now.since(packet.arrived);
             let smoothed = self.smoothed.add(delay, self.keys.ewma);
             let picked = if self.keys.scalable.is(packet.ecn) {
-                exceeds_one(ramp(delay, Duration::ZERO, self.keys.range_scalable), &mut self.random)
+                exceeds(ramp(delay, Duration::ZERO, self.keys.range_scalable), 1, &mut self.random)
             } else {
-                exceeds_two(ramp(smoothed, Duration::ZERO, self.keys.range), &mut self.random)
+                exceeds(
+                    ramp(smoothed, Duration::ZERO, self.keys.range),
+                    self.keys.curviness,
+                    &mut self.random,
+                )
             };
             if picked {
                 let scalable = self.keys.scalable.is(packet.ecn);

@@ -119,6 +119,10 @@ impl Keys for DualPi2Keys {
         Word::value("scalable", "any"),
     ];
 
+    fn target(&self, _rtt: Duration) -> Option<Duration> {
+        Some(self.target)
+    }
+
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         let is_kernel = self.variant == DualPi2Variant::Kernel;
         let usual_tupdate = if is_kernel {
@@ -133,7 +137,7 @@ impl Keys for DualPi2Keys {
             (0.1 * tupdate.as_secs_f64() / (RTT_MAX * RTT_MAX), 0.3 / RTT_MAX)
         };
         let gains = (self.alpha.unwrap_or(usual_gains.0), self.beta.unwrap_or(usual_gains.1));
-        check_controller(self.target, tupdate, gains.0, gains.1, self.coupling)?;
+        check_controller(self.target, tupdate, gains.0, gains.1, f64::from(self.coupling))?;
         let weights = match self.c_protection {
             Some(percent) if percent > 100 => {
                 return Err(ConfigError::refused("c_protection", format!("{percent} is more than 100 %")));

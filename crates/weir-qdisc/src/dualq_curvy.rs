@@ -9,6 +9,7 @@
 //! | L4S: coupling | age of the classic head, unsmoothed | smoothed delay, less `minTh` | each as there |
 //! | ends of the lines | 500 ms and 62.5 ms (k = 2^3) | 500 ms and 250 ms (k' = 1) | times rather than powers of two |
 //! | classic: square of the smoothed delay, weight 1/32 | yes | less `minTh` | the same |
+//! | curviness u: random numbers that a packet is compared with | classic 2, L4S 1; with ECN-Cubic in the L4S queue (section 7.2, experiment 6) 2 there, over half the slope | classic 2, L4S 1 | `curviness`, `curviness_l` |
 //! | `minTh` | none | printed as "500 ms", at which nothing would ever be dropped: taken as a slip for 500 us | `min_th` |
 //! | ECT(0) in the classic queue | dropped | marked | each as there |
 //! | buffer | 1000 packets | 250 ms at the rate | each as there |
@@ -24,8 +25,8 @@ use weir_core::{
     Backlog, Bytes, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Random, Time,
 };
 
-use crate::curve::{Smoothed, exceeds_one, exceeds_two, ramp};
-use crate::curvy_red::check_curve;
+use crate::curve::{Smoothed, exceeds, ramp};
+use crate::curvy_red::{check_curve, check_curviness};
 use crate::dual::{Dual, NAMES};
 use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
@@ -60,6 +61,12 @@ pub struct DualqCurvyKeys {
     /// Weight of the average, as a power of 1/2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ewma: Option<u8>,
+    /// The exponent u of the classic curve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub curviness: Option<u8>,
+    /// The exponent of the L4S curve: 2 where classic senders that take part in ECN have the L4S queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub curviness_l: Option<u8>,
     /// Where the L4S queue marks on its own account (`T`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<Threshold>,
@@ -83,6 +90,8 @@ struct Params {
     range_c: Duration,
     range_l: Duration,
     ewma: u8,
+    curviness: u8,
+    curviness_l: u8,
     above: Above,
     min_th: Duration,
     tshift: Option<Duration>,
@@ -104,6 +113,8 @@ impl DualqCurvyKeys {
             range_c: self.range_c.unwrap_or(Duration::from_millis(500)),
             range_l: self.range_l.unwrap_or(range_l),
             ewma: self.ewma.unwrap_or(5),
+            curviness: self.curviness.unwrap_or(2),
+            curviness_l: self.curviness_l.unwrap_or(1),
             above: self.threshold.unwrap_or(threshold).resolve(context),
             min_th: self.min_th.unwrap_or(min_th),
             tshift: self.tshift.or(tshift),
@@ -120,15 +131,23 @@ impl Keys for DualqCurvyKeys {
         Word::value("range_c", "500ms"),
         Word::value("range_l", "62.5ms"),
         Word::value("ewma", "5"),
+        Word::value("curviness", "2"),
+        Word::value("curviness_l", "1"),
         Word::value("threshold", "5p"),
         Word::value("min_th", "500us"),
         Word::value("tshift", "50ms"),
         Word::value("scalable", "any"),
     ];
 
+    fn target(&self, rtt: Duration) -> Option<Duration> {
+        self.threshold?.delay(rtt)
+    }
+
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         let params = self.resolve(context);
         check_curve(&[("range_c", params.range_c), ("range_l", params.range_l)], params.ewma)?;
+        check_curviness("curviness", params.curviness)?;
+        check_curviness("curviness_l", params.curviness_l)?;
         let usual = match self.variant {
             CurvyVariant::Paper => Limit::Packets(1000),
             CurvyVariant::Rfc9332 => {
@@ -168,8 +187,11 @@ impl fmt::Display for DualqCurvyKeys {
                 write!(f, " {key} {time}")?;
             }
         }
-        if let Some(ewma) = self.ewma {
-            write!(f, " ewma {ewma}")?;
+        let numbers = [("ewma", self.ewma), ("curviness", self.curviness), ("curviness_l", self.curviness_l)];
+        for (key, number) in numbers {
+            if let Some(number) = number {
+                write!(f, " {key} {number}")?;
+            }
         }
         if let Some(threshold) = self.threshold {
             write!(f, " threshold {threshold}")?;
@@ -216,14 +238,14 @@ impl DualqCurvy {
         let delay =
             if params.smoothed_coupling { self.smoothed.get() } else { self.dual.classic.head_age(now) };
         let part = ramp(delay, params.min_th, params.range_l);
-        exceeds_one(part, &mut self.random).then_some(MarkReason::Aqm)
+        exceeds(part, params.curviness_l, &mut self.random).then_some(MarkReason::Aqm)
     }
 
     /// Whether a classic packet that has been taken is picked.
     fn picks_classic(&mut self, packet: &Packet, now: Time) -> bool {
         let smoothed = self.smoothed.add(now.since(packet.arrived), self.params.ewma);
         let part = ramp(smoothed, self.params.min_th, self.params.range_c);
-        exceeds_two(part, &mut self.random)
+        exceeds(part, self.params.curviness, &mut self.random)
     }
 }
 
@@ -261,99 +283,4 @@ impl Qdisc for DualqCurvy {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::Qdisc;
-    use crate::config::QdiscConfig;
-    use crate::keys::BuildContext;
-    use weir_core::{Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Seed, Time};
-
-    fn build(words: &str) -> Box<dyn Qdisc> {
-        let rate = Rate::from_bits_per_sec(100_000_000);
-        let link = BuildContext { rate, rtt: Duration::from_millis(10), mtu: 1514, seed: Seed::default() };
-        words.parse::<QdiscConfig>().unwrap().build(&link).unwrap()
-    }
-
-    fn offer(queue: &mut dyn Qdisc, id: u64, ecn: Ecn, at: Time) {
-        queue.enqueue(Packet::new(id, FlowId(0), 1514, at).with_ecn(ecn), at, &mut ());
-    }
-
-    /// The share of L4S packets that is marked, each while a classic packet has stood at the head for `ms`, and the
-    /// share of classic packets that is dropped after `ms`.
-    fn coupled(words: &str, ms: u64) -> (f64, f64) {
-        let mut queue = build(words);
-        let mut events: Vec<Event> = Vec::new();
-        for round in 0..100_000u64 {
-            let from = Time::from_nanos(round * 10_000_000_000);
-            let to = from + Duration::from_millis(ms);
-            offer(&mut *queue, round, Ecn::NotEct, from);
-            offer(&mut *queue, round, Ecn::Ect1, to);
-            let start = events.len();
-            while queue.dequeue(to, &mut events).is_some() {}
-            if round < 1000 {
-                // Until the average has settled.
-                events.truncate(start);
-            }
-        }
-        let share = |kind: fn(EventKind) -> bool| {
-            events.iter().filter(|event| kind(event.kind)).count() as f64 / 99_000.0
-        };
-        (
-            share(|kind| kind == EventKind::Mark(MarkReason::Aqm)),
-            share(|kind| matches!(kind, EventKind::Drop(_))),
-        )
-    }
-
-    #[test]
-    fn worked_points_of_the_paper() {
-        for (ms, marks, drops) in [(20, 0.32, 0.0016), (50, 0.8, 0.01), (63, 1.0, 0.0159), (100, 1.0, 0.04)] {
-            let (marked, dropped) = coupled("dualq_curvy", ms);
-            assert!((marked - marks).abs() < 0.006, "{ms} ms: {marked}");
-            assert!((dropped - drops).abs() < 0.002, "{ms} ms: {dropped}");
-        }
-    }
-
-    #[test]
-    fn worked_points_of_rfc_9332() {
-        // (q - 0.5 ms) / 250 ms, and the square of half of it: p_C = (p_CL / k)^2 with k = 2. Beyond the time shift the
-        // classic packet goes first, which changes neither.
-        for (ms, marks) in [(20, 0.078), (50, 0.198), (100, 0.398), (251, 1.0)] {
-            let (marked, dropped) = coupled("dualq_curvy variant rfc9332", ms);
-            assert!((marked - marks).abs() < 0.006, "{ms} ms: {marked}");
-            assert!((dropped - (marks / 2.0) * (marks / 2.0)).abs() < 0.004, "{ms} ms: {dropped}");
-        }
-    }
-
-    #[test]
-    fn schedulers_differ() {
-        let first = |words, classic_ms, l4s_ms| {
-            let mut queue = build(words);
-            let now = Time::ZERO + Duration::from_secs(1);
-            offer(&mut *queue, 0, Ecn::NotEct, now - Duration::from_millis(classic_ms));
-            offer(&mut *queue, 1, Ecn::Ect1, now - Duration::from_millis(l4s_ms));
-            queue.dequeue(now, &mut ()).unwrap().id
-        };
-        assert_eq!(first("dualq_curvy", 400, 1), 1);
-        assert_eq!(first("dualq_curvy variant rfc9332", 50, 0), 1);
-        assert_eq!(first("dualq_curvy variant rfc9332", 51, 0), 0);
-        assert_eq!(first("dualq_curvy tshift 10ms", 51, 2), 0);
-    }
-
-    #[test]
-    fn the_l4s_queue_marks_above_its_own_threshold() {
-        let marks = |words, gap_us: u64| {
-            let mut queue = build(words);
-            let mut events: Vec<Event> = Vec::new();
-            for id in 0..8 {
-                offer(&mut *queue, id, Ecn::Ect1, Time::ZERO);
-            }
-            for step in 0..8 {
-                queue.dequeue(Time::from_nanos(step * gap_us * 1000), &mut events);
-            }
-            let marks = events.iter().filter(|event| event.kind == EventKind::Mark(MarkReason::CeThreshold));
-            marks.map(|event| event.packet.id).collect::<Vec<_>>()
-        };
-        // Seven and six packets stay behind the first two, five behind the third.
-        assert_eq!(marks("dualq_curvy", 1), [0, 1]);
-        assert_eq!(marks("dualq_curvy variant rfc9332", 200), [6, 7]);
-    }
-}
+mod tests;

@@ -46,8 +46,8 @@ pub struct FqConfig {
     pub flows: u32,
     /// Marks packets that waited longer; none by default (4294 s in the kernel).
     pub ce_threshold: Option<Duration>,
-    /// Up to eight packets, of whatever flow, share a queue in front while no flow has a backlog. Linux before 6.7 has no
-    /// such path.
+    /// Up to eight packets, of whatever flow, share a queue in front while no flow has a backlog. Linux before 6.7 has
+    /// no such path.
     pub fast_path: bool,
 }
 

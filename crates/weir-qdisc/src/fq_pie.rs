@@ -101,6 +101,10 @@ impl Keys for FqPieKeys {
         CONTROL_WORDS,
     );
 
+    fn target(&self, _rtt: Duration) -> Option<Duration> {
+        Some(self.target)
+    }
+
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         Ok(Box::new(FqPie::new(self, context)?))
     }
@@ -219,7 +223,7 @@ impl Qdisc for FqPie {
                 continue;
             };
             self.rounds.sent(index, packet.wire_bytes);
-            law.departed(now.since(packet.arrived), now, queue.backlog().bytes);
+            law.departed(now.since(packet.arrived), now, queue.backlog().bytes, packet.wire_bytes);
             self.store.report(EventKind::Dequeue, &packet, now, events);
             return Some(packet);
         }

@@ -9,6 +9,7 @@ use std::fmt::{self, Debug, Display};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use weir_core::Duration;
 
 use crate::Qdisc;
 
@@ -35,6 +36,11 @@ pub trait Keys: Default + Clone + PartialEq + Debug + Display + Serialize + Dese
     /// say little about congestion.
     fn marks(&self) -> bool {
         false
+    }
+
+    /// The queueing delay that it aims at on a path with this round-trip time; none if its keys name none in time.
+    fn target(&self, _rtt: Duration) -> Option<Duration> {
+        None
     }
 
     /// The queues that the discipline's events are about, in the order of their [`QueueId`](weir_core::QueueId).
@@ -127,6 +133,10 @@ impl<K: Keys> Keys for Box<K> {
 
     fn marks(&self) -> bool {
         K::marks(self)
+    }
+
+    fn target(&self, rtt: Duration) -> Option<Duration> {
+        K::target(self, rtt)
     }
 
     fn queue_names(&self) -> &'static [&'static str] {

@@ -60,8 +60,8 @@ pub struct Pi2Keys {
     pub alpha: f64,
     /// Gain by the growth of the delay, in Hz.
     pub beta: f64,
-    /// The coupling factor k: scalable packets are marked with k p'.
-    pub coupling: u8,
+    /// The coupling factor k: scalable packets are marked with k p'. Counted in 2^-16.
+    pub coupling: f64,
     /// Which packets are scalable: `ect1` or `any`.
     pub scalable: Scalable,
     /// p' falls by 2 % at each update while the queue is idle.
@@ -77,7 +77,7 @@ impl Default for Pi2Keys {
             tupdate: Duration::from_millis(10),
             alpha: 0.16,
             beta: 3.2,
-            coupling: 2,
+            coupling: 2.0,
             scalable: Scalable::default(),
             decay: false,
             limit: Limit::Packets(1000),
@@ -91,7 +91,7 @@ pub(crate) fn check_controller(
     tupdate: Duration,
     alpha: f64,
     beta: f64,
-    coupling: u8,
+    coupling: f64,
 ) -> Result<(), ConfigError> {
     if !(Duration::ZERO..=Duration::from_secs(10)).contains(&target) {
         return Err(ConfigError::refused("target", format!("{target} is more than 10s")));
@@ -104,11 +104,9 @@ pub(crate) fn check_controller(
             return Err(ConfigError::refused(key, format!("{value} is not from 0 to 1000 Hz")));
         }
     }
-    if coupling == 0 {
-        return Err(ConfigError::refused(
-            "coupling",
-            "0 would leave scalable traffic unmarked; give 1 to 255",
-        ));
+    // Below a hundredth scalable traffic would hardly be marked at all.
+    if !(0.01..=255.0).contains(&coupling) {
+        return Err(ConfigError::refused("coupling", format!("{coupling} is not from 0.01 to 255")));
     }
     Ok(())
 }
@@ -125,6 +123,10 @@ impl Keys for Pi2Keys {
         Word::flag("decay"),
     ];
 
+    fn target(&self, _rtt: Duration) -> Option<Duration> {
+        Some(self.target)
+    }
+
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         check_controller(self.target, self.tupdate, self.alpha, self.beta, self.coupling)?;
         Ok(Box::new(Pi2 {
@@ -133,7 +135,7 @@ impl Keys for Pi2Keys {
             timer: Timer::new(self.tupdate, self.tupdate),
             random: context.seed.stream("pi2"),
             mtu: u64::from(context.mtu),
-            coupling: u32::from(self.coupling),
+            coupling: (self.coupling * f64::from(COUPLING_ONE)).round() as u64,
             scalable: self.scalable,
             decay: self.decay,
         }))
@@ -169,6 +171,9 @@ impl fmt::Display for Pi2Keys {
     }
 }
 
+/// A coupling factor of 1, as the queue counts it.
+const COUPLING_ONE: u32 = 1 << 16;
+
 /// A PI2 queue.
 #[derive(Clone, Debug)]
 struct Pi2 {
@@ -177,7 +182,7 @@ struct Pi2 {
     timer: Timer,
     random: Random,
     mtu: u64,
-    coupling: u32,
+    coupling: u64,
     scalable: Scalable,
     decay: bool,
 }
@@ -204,7 +209,8 @@ impl Pi2 {
         }
         let prob = self.pi.prob;
         if self.scalable.is(ecn) {
-            roll(&mut self.random, prob.saturating_mul(self.coupling))
+            let coupled = u64::from(prob) * self.coupling / u64::from(COUPLING_ONE);
+            roll(&mut self.random, coupled.min(u64::from(ONE)) as u32)
         } else {
             roll(&mut self.random, prob) && roll(&mut self.random, prob)
         }
@@ -233,7 +239,7 @@ impl Qdisc for Pi2 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ONE, Pi2};
+    use super::{COUPLING_ONE, ONE, Pi2};
     use crate::Qdisc;
     use crate::pi::Pi;
     use crate::pi2::{Pi2Keys, Scalable};
@@ -251,7 +257,7 @@ mod tests {
             timer: Timer::new(keys.tupdate, keys.tupdate),
             random: Seed::default().stream("test"),
             mtu: 1514,
-            coupling: 2,
+            coupling: 2 * u64::from(COUPLING_ONE),
             scalable,
             decay,
         }
@@ -286,6 +292,22 @@ mod tests {
             near(drops, prob * prob);
         }
         near(shares(0.7, Scalable::Ect1, Ecn::Ect1).0, 1.0);
+    }
+
+    #[test]
+    fn the_coupling_factor_may_have_a_fraction() {
+        // k* of the paper on equal rates: 1.64 R_C / R_L.
+        let words = "pi2 coupling 1.64".parse::<crate::config::QdiscConfig>().unwrap();
+        assert_eq!(words.to_string(), "pi2 15ms coupling 1.64");
+        let mut queue = pi2(ONE / 4, Scalable::Ect1, false);
+        queue.coupling = (1.64 * f64::from(COUPLING_ONE)).round() as u64;
+        let mut events: Vec<Event> = Vec::new();
+        for id in 0..100_000 {
+            let packet = Packet::new(id, FlowId(0), 1514, Time::ZERO).with_ecn(Ecn::Ect1);
+            queue.enqueue(packet, Time::ZERO, &mut events);
+        }
+        let marks = events.iter().filter(|event| matches!(event.kind, EventKind::Mark(_))).count();
+        assert!((40_500..41_500).contains(&marks), "{marks}, not 0.41");
     }
 
     #[test]

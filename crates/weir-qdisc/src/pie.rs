@@ -11,7 +11,7 @@
 //! | kernel: burst allowance counts departures' time; RFC: `T_UPDATE` at each update | each as there |
 //! | kernel: idle decay by 1/64; RFC: by 2 % | each as there |
 //! | RFC: real numbers | `f64` |
-//! | delay from departure rate (RFC section 5.2, `dq_rate_estimator`) or from timestamps | timestamps, the kernel's default |
+//! | delay from the departure rate (RFC section 5.2, `dq_rate_estimator`; the only way until Linux 5.5) or from timestamps | timestamps, the kernel's default; with `dq_rate_estimator` in the variant `kernel` by the rate |
 //! | RFC: inactive until a third of the buffer is full (section 5.3, optional) | not offered; the kernel has none |
 //! | `bytemode`: small packets are dropped less | the same, in both |
 //! | ECN: marks while the probability is at most 10 %, drops above | the same |
@@ -62,6 +62,9 @@ pub struct PieKeys {
     pub ecn: bool,
     /// Scale the probability with the length of the packet.
     pub bytemode: bool,
+    /// The delay is what waits over an average of the departure rate, as Linux had it before time stamps. Of the
+    /// variant `kernel`.
+    pub dq_rate_estimator: bool,
     /// Whose PIE: `kernel` or `rfc8033`.
     pub variant: PieVariant,
 }
@@ -78,6 +81,7 @@ impl Default for PieKeys {
             limit: Limit::Packets(1000),
             ecn: false,
             bytemode: false,
+            dq_rate_estimator: false,
             variant: PieVariant::default(),
         }
     }
@@ -113,13 +117,23 @@ pub(crate) const CONTROL_WORDS: [Word; 8] = [
 ];
 
 impl Keys for PieKeys {
-    const WORDS: &'static [Word] = &join::<1, 9, 10>(
+    const WORDS: &'static [Word] = &join::<1, 10, 11>(
         [Word::value("limit", "1000p")],
-        join(CONTROL_WORDS, [Word::value("variant", "rfc8033")]),
+        join(CONTROL_WORDS, [Word::flag("dq_rate_estimator"), Word::value("variant", "rfc8033")]),
     );
+
+    fn target(&self, _rtt: Duration) -> Option<Duration> {
+        Some(self.target)
+    }
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         self.check()?;
+        if self.dq_rate_estimator && self.variant == PieVariant::Rfc8033 {
+            return Err(ConfigError::refused(
+                "dq_rate_estimator",
+                "the variant rfc8033 has none; remove one",
+            ));
+        }
         let ring = Ring::new(context.queue_limit(self.limit, "pie")?);
         let (mtu, random) = (context.mtu, context.seed.stream("pie"));
         let timer = Timer::new(self.tupdate, self.tupdate);
@@ -162,6 +176,7 @@ impl fmt::Display for PieKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usual = Self::default();
         self.describe(f, "pie", |f| write_unusual(f, "limit", &self.limit, &usual.limit))?;
+        f.write_str(if self.dq_rate_estimator { " dq_rate_estimator" } else { "" })?;
         if self.variant != usual.variant {
             write!(f, " {}", self.variant)?;
         }
@@ -180,8 +195,8 @@ pub(crate) trait Control: Clone + PartialEq + Send {
     /// A packet was dropped on arrival, for whatever reason.
     fn dropped(&mut self);
 
-    /// A packet left after `sojourn` at `now`; `backlog` bytes stay.
-    fn departed(&mut self, sojourn: Duration, now: Time, backlog: u64);
+    /// A packet of `wire_bytes` left after `sojourn` at `now`; `backlog` bytes stay.
+    fn departed(&mut self, sojourn: Duration, now: Time, backlog: u64, wire_bytes: u32);
 
     /// Moves the probability. `backlog` bytes wait.
     fn update(&mut self, backlog: u64);
@@ -229,7 +244,7 @@ impl<C: Control> Qdisc for Pie<C> {
     fn dequeue(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
         self.run_timer(now);
         let packet = self.ring.pop()?;
-        self.law.departed(now.since(packet.arrived), now, self.ring.backlog().bytes);
+        self.law.departed(now.since(packet.arrived), now, self.ring.backlog().bytes, packet.wire_bytes);
         self.ring.report(EventKind::Dequeue, &packet, now, events);
         Some(packet)
     }

@@ -63,6 +63,15 @@ pub(crate) enum Above {
 }
 
 impl Threshold {
+    /// The delay at which it marks, if it is a time or a part of the bandwidth-delay product.
+    pub(crate) fn delay(self, rtt: Duration) -> Option<Duration> {
+        match self {
+            Self::Sojourn(time) => Some(time),
+            Self::Queue(Limit::Bdp(part)) => Some(rtt.scale(part)),
+            Self::Queue(_) => None,
+        }
+    }
+
     pub(crate) fn resolve(self, context: &BuildContext) -> Above {
         match self {
             Self::Sojourn(time) => Above::Sojourn(time),
@@ -108,6 +117,10 @@ impl Default for StepKeys {
 impl Keys for StepKeys {
     const WORDS: &'static [Word] =
         &[Word::value("threshold", "0.17bdp"), Word::value("limit", "1000p"), Word::flag("drop")];
+
+    fn target(&self, rtt: Duration) -> Option<Duration> {
+        self.threshold.delay(rtt)
+    }
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         let limit = context.queue_limit(self.limit, "step")?;

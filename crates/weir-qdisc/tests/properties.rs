@@ -146,16 +146,19 @@ fn red() -> impl Strategy<Value = String> {
 
 fn pi2() -> impl Strategy<Value = String> {
     let times = (0..5_000u32, 1..20_000u32);
-    (times, 1..20u8, packets(), flags(&["decay", "scalable any"])).prop_map(
+    (times, 1..200u8, packets(), flags(&["decay", "scalable any"])).prop_map(
         |((target, tupdate), coupling, limit, flags)| {
-            format!("pi2 target {target}us tupdate {tupdate}us alpha 5 beta 50 coupling {coupling} {limit} {flags}")
+            format!(
+                "pi2 target {target}us tupdate {tupdate}us alpha 5 beta 50 coupling {} {limit} {flags}",
+                f64::from(coupling) / 10.0
+            )
         },
     )
 }
 
 fn curvy_red() -> impl Strategy<Value = String> {
     let ranges = (1..50u32, 1..20u32, 0..8u8);
-    (ranges, packets(), flags(&["ecn", "scalable any"])).prop_map(
+    (ranges, packets(), flags(&["ecn", "scalable any", "curviness 4"])).prop_map(
         |((classic, scalable, ewma), limit, flags)| {
             format!("curvy_red range {classic}ms range_scalable {scalable}ms ewma {ewma} {limit} {flags}")
         },
@@ -164,11 +167,16 @@ fn curvy_red() -> impl Strategy<Value = String> {
 
 /// Disciplines of two queues that no crq takes.
 fn dual() -> impl Strategy<Value = String> {
-    let curvy =
-        (1..50u32, 1..20u32, 0..8u8, packets(), flags(&["variant rfc9332", "scalable any", "tshift 5ms"]))
-            .prop_map(|(c, l, ewma, limit, flags)| {
-                format!("dualq_curvy range_c {c}ms range_l {l}ms ewma {ewma} {limit} {flags}")
-            });
+    let curvy = (
+        1..50u32,
+        1..20u32,
+        0..8u8,
+        packets(),
+        flags(&["variant rfc9332", "scalable any", "tshift 5ms", "curviness 1", "curviness_l 2"]),
+    )
+        .prop_map(|(c, l, ewma, limit, flags)| {
+            format!("dualq_curvy range_c {c}ms range_l {l}ms ewma {ewma} {limit} {flags}")
+        });
     let times = (0..5_000u32, 1..20_000u32);
     let pi2_flags = flags(&["variant rfc9332", "scalable any", "overflow", "step 2p", "c_protection 50"]);
     let pi2 = (times, 1..20u8, packets(), pi2_flags).prop_map(|((target, tupdate), coupling, limit, flags)| {
@@ -179,13 +187,15 @@ fn dual() -> impl Strategy<Value = String> {
 
 fn pie() -> impl Strategy<Value = String> {
     let times = (1..5_000u32, 1..20_000u32, 0..20u32);
-    (times, packets(), flags(&["ecn", "bytemode", "variant rfc8033"])).prop_map(
-        |((target, tupdate, burst), limit, flags)| {
-            format!(
-                "pie target {target}us tupdate {tupdate}us burst {burst}ms alpha 2 beta 20 {limit} {flags}"
-            )
-        },
-    )
+    (times, packets(), pie_flags()).prop_map(|((target, tupdate, burst), limit, flags)| {
+        format!("pie target {target}us tupdate {tupdate}us burst {burst}ms alpha 2 beta 20 {limit} {flags}")
+    })
+}
+
+/// RFC 8033's own variant has no estimator of the departure rate.
+fn pie_flags() -> impl Strategy<Value = String> {
+    let one = prop_oneof![Just(""), Just("variant rfc8033"), Just("dq_rate_estimator")];
+    (flags(&["ecn", "bytemode"]), one).prop_map(|(flags, one)| format!("{flags} {one}"))
 }
 
 fn weights() -> impl Strategy<Value = String> {

@@ -100,6 +100,10 @@ impl Keys for CodelKeys {
     const WORDS: &'static [Word] =
         &join::<1, 7, 8>([Word::value("limit", "1000p")], join(LAW_WORDS, [Word::value("kernel", "7.2")]));
 
+    fn target(&self, _rtt: Duration) -> Option<Duration> {
+        Some(self.target)
+    }
+
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         Ok(Box::new(Codel::new(self.resolve(context)?)))
     }

@@ -11,6 +11,8 @@ use serde::{Serialize, Serializer};
 use thiserror::Error;
 
 use super::{BuildContext, ConfigError, Keys, QdiscConfig, Word, words};
+use weir_core::Duration;
+
 use crate::Qdisc;
 
 /// A kind that cannot be registered.
@@ -90,7 +92,7 @@ pub(super) fn from_table(mut table: toml::Table) -> Result<Result<Registered, to
 /// The configuration of a registered discipline.
 pub struct Registered {
     kind: &'static str,
-    keys: Box<dyn AnyKeys>,
+    pub(super) keys: Box<dyn AnyKeys>,
 }
 
 impl Registered {
@@ -102,18 +104,6 @@ impl Registered {
     /// The keys, if they are of this type: that with which the kind was registered.
     pub fn keys<K: Keys + 'static>(&self) -> Option<&K> {
         self.keys.any().downcast_ref()
-    }
-
-    pub(super) fn marks(&self) -> bool {
-        self.keys.marks()
-    }
-
-    pub(super) fn queue_names(&self) -> &'static [&'static str] {
-        self.keys.queue_names()
-    }
-
-    pub(super) fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
-        self.keys.build(context)
     }
 }
 
@@ -155,13 +145,14 @@ impl Serialize for Registered {
 }
 
 /// [`Keys`] of any type.
-trait AnyKeys: Debug + Display + Send + Sync {
+pub(super) trait AnyKeys: Debug + Display + Send + Sync {
     fn any(&self) -> &dyn Any;
     fn is(&self, other: &dyn AnyKeys) -> bool;
     fn copy(&self) -> Box<dyn AnyKeys>;
     fn table(&self) -> Result<toml::Table, toml::ser::Error>;
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError>;
     fn marks(&self) -> bool;
+    fn target(&self, rtt: Duration) -> Option<Duration>;
     fn queue_names(&self) -> &'static [&'static str];
 }
 
@@ -188,6 +179,10 @@ impl<K: Keys + Send + Sync + 'static> AnyKeys for K {
 
     fn marks(&self) -> bool {
         Keys::marks(self)
+    }
+
+    fn target(&self, rtt: Duration) -> Option<Duration> {
+        Keys::target(self, rtt)
     }
 
     fn queue_names(&self) -> &'static [&'static str] {

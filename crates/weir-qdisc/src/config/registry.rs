@@ -10,6 +10,8 @@ use super::{
     DualPi2Keys, DualqCurvyKeys, FqCodelKeys, FqKeys, FqPieKeys, Keys, PfifoConfig, Pi2Keys, PieKeys,
     RedKeys, Registered, StepKeys, Word, registered, words,
 };
+use weir_core::Duration;
+
 use crate::Qdisc;
 
 macro_rules! disciplines {
@@ -43,7 +45,16 @@ macro_rules! disciplines {
             pub fn marks(&self) -> bool {
                 match self {
                     $(Self::$variant(keys) => <$keys as Keys>::marks(keys),)*
-                    Self::Registered(config) => config.marks(),
+                    Self::Registered(config) => config.keys.marks(),
+                }
+            }
+
+            /// The queueing delay that it aims at on a path with this round-trip time: its `target`, or a `threshold` for
+            /// marks that is a time or a part of the bandwidth-delay product. None if it has none of these.
+            pub fn target(&self, rtt: Duration) -> Option<Duration> {
+                match self {
+                    $(Self::$variant(keys) => <$keys as Keys>::target(keys, rtt),)*
+                    Self::Registered(config) => config.keys.target(rtt),
                 }
             }
 
@@ -52,14 +63,14 @@ macro_rules! disciplines {
             pub fn queue_names(&self) -> &'static [&'static str] {
                 match self {
                     $(Self::$variant(keys) => <$keys as Keys>::queue_names(keys),)*
-                    Self::Registered(config) => config.queue_names(),
+                    Self::Registered(config) => config.keys.queue_names(),
                 }
             }
 
             fn build_kind(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
                 match self {
                     $(Self::$variant(keys) => <$keys as Keys>::build(keys, context),)*
-                    Self::Registered(config) => config.build(context),
+                    Self::Registered(config) => config.keys.build(context),
                 }
             }
 

@@ -91,6 +91,10 @@ impl Keys for CsaqmKeys {
         Word::value("edge_time", "50ms"),
     ];
 
+    fn target(&self, _rtt: Duration) -> Option<Duration> {
+        Some(self.target)
+    }
+
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         Ok(Box::new(Csaqm::new(self.resolve(context)?, context.seed.stream("csaqm"))))
     }

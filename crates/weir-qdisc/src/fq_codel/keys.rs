@@ -120,6 +120,10 @@ impl Keys for FqCodelKeys {
         ),
     );
 
+    fn target(&self, _rtt: Duration) -> Option<Duration> {
+        Some(self.target)
+    }
+
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         Ok(Box::new(FqCodel::new(self.resolve(context)?, context.seed.stream("fq_codel"))))
     }

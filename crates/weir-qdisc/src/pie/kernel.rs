@@ -1,5 +1,5 @@
-//! PIE's controller as in Linux: `pie_drop_early`, `pie_process_dequeue` and `pie_calculate_probability` without the
-//! estimator of the departure rate.
+//! PIE's controller as in Linux: `pie_drop_early`, `pie_process_dequeue` and `pie_calculate_probability`, with or without
+//! the estimator of the departure rate.
 
 use weir_core::{Duration, Random, Time};
 
@@ -12,6 +12,45 @@ const TICKS_PER_SEC: u64 = 1_000_000_000 >> TICK_SHIFT;
 pub(super) const ONE: u64 = u64::MAX >> 8;
 /// The delay from which the probability grows by 2 % more at each update.
 const HIGH_DELAY: u64 = 250_000_000 >> TICK_SHIFT;
+
+/// The departure rate is measured over at least so many bytes, while at least so many wait (`QUEUE_THRESHOLD`).
+const MEASURED_BYTES: u64 = 16_384;
+/// Rates are in bytes of 2^-8 for a tick (`PIE_SCALE`).
+const RATE_SCALE: u32 = 8;
+
+/// What is known of the departure rate (`dq_rate_estimator`).
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Departures {
+    /// Bytes that have left in the measurement that is under way, and when it began, in ticks.
+    measured: Option<(u64, u64)>,
+    /// The average, weight 1/8; 0 before the first measurement.
+    rate: u64,
+}
+
+impl Departures {
+    /// A packet has left and `backlog` bytes stay. Returns the ticks of a measurement that ends with it.
+    fn departed(&mut self, tick: u64, backlog: u64, wire_bytes: u32) -> Option<u64> {
+        if backlog >= MEASURED_BYTES {
+            self.measured.get_or_insert((0, tick));
+        }
+        let (bytes, since) = self.measured.as_mut()?;
+        *bytes += u64::from(wire_bytes);
+        let passed = tick - *since;
+        if *bytes < MEASURED_BYTES || passed == 0 {
+            return None;
+        }
+        let rate = (*bytes << RATE_SCALE) / passed;
+        self.rate = if self.rate == 0 { rate } else { self.rate - (self.rate >> 3) + (rate >> 3) };
+        // Below the threshold the last rate holds.
+        self.measured = (backlog >= MEASURED_BYTES).then_some((0, tick));
+        Some(passed)
+    }
+
+    /// How long `backlog` bytes take at the average, in ticks; nothing before there is one.
+    fn delay(&self, backlog: u64) -> u64 {
+        (backlog << RATE_SCALE).checked_div(self.rate).unwrap_or(0)
+    }
+}
 
 const fn ticks(duration: Duration) -> u64 {
     duration.as_nanos() >> TICK_SHIFT
@@ -31,10 +70,11 @@ pub(crate) struct KernelPie {
     /// The sum of the probabilities of packets that were not dropped.
     accumulated: u64,
     pub(super) burst_left: u64,
-    /// Sojourn time of the last packet that left, in ticks.
+    /// Sojourn time of the last packet that left, in ticks; with the estimator the delay at the last update.
     delay: u64,
     delay_before: u64,
     last_departure: Option<u64>,
+    departures: Option<Departures>,
 }
 
 impl KernelPie {
@@ -53,6 +93,7 @@ impl KernelPie {
             delay: 0,
             delay_before: 0,
             last_departure: None,
+            departures: keys.dq_rate_estimator.then(Departures::default),
         }
     }
 
@@ -113,9 +154,14 @@ impl Control for KernelPie {
         self.accumulated = 0;
     }
 
-    fn departed(&mut self, sojourn: Duration, now: Time, backlog: u64) {
+    fn departed(&mut self, sojourn: Duration, now: Time, backlog: u64, wire_bytes: u32) {
         // The kernel subtracts two readings of its clock, so that each is truncated alone.
         let tick = now.as_nanos() >> TICK_SHIFT;
+        if let Some(departures) = &mut self.departures {
+            let passed = departures.departed(tick, backlog, wire_bytes).unwrap_or(0);
+            self.burst_left = self.burst_left.saturating_sub(passed);
+            return;
+        }
         let arrived = now.as_nanos().saturating_sub(sojourn.as_nanos()) >> TICK_SHIFT;
         self.delay = if backlog == 0 { 0 } else { tick - arrived };
         let passed = self.last_departure.map_or(0, |last| tick - last);
@@ -125,6 +171,9 @@ impl Control for KernelPie {
 
     fn update(&mut self, backlog: u64) {
         let (alpha, beta) = self.gains();
+        if let Some(departures) = &self.departures {
+            (self.delay_before, self.delay) = (self.delay, departures.delay(backlog));
+        }
         let (delay, before) = (self.delay, self.delay_before);
         let far = delay.wrapping_sub(self.target);
         let growth = delay.wrapping_sub(before);
@@ -148,11 +197,15 @@ impl Control for KernelPie {
         if delay == 0 && before == 0 && may_decay {
             self.prob -= self.prob / 64;
         }
-        if delay < self.target / 2 && before < self.target / 2 && self.prob == 0 {
+        let is_measured = self.departures.as_ref().is_none_or(|departures| departures.rate > 0);
+        if delay < self.target / 2 && before < self.target / 2 && self.prob == 0 && is_measured {
             self.burst_left = self.burst;
             self.last_departure = None;
             self.accumulated = 0;
+            self.departures = self.departures.as_ref().map(|_| Departures::default());
         }
-        self.delay_before = delay;
+        if self.departures.is_none() {
+            self.delay_before = delay;
+        }
     }
 }

@@ -88,7 +88,7 @@ impl Control for Rfc8033Pie {
         self.accumulated = 0.0;
     }
 
-    fn departed(&mut self, sojourn: Duration, _: Time, backlog: u64) {
+    fn departed(&mut self, sojourn: Duration, _: Time, backlog: u64, _: u32) {
         self.delay = if backlog == 0 { 0.0 } else { sojourn.as_secs_f64() };
     }
 

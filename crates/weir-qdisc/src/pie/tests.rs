@@ -19,7 +19,7 @@ fn rfc_law(prob: f64) -> rfc8033::Rfc8033Pie {
 
 /// Lets a packet leave after `millis` with others behind it.
 fn leave(law: &mut impl Control, millis: u64) {
-    law.departed(Duration::from_millis(millis), Time::from_nanos(1_000_000_000), 100_000);
+    law.departed(Duration::from_millis(millis), Time::from_nanos(1_000_000_000), 100_000, MTU);
 }
 
 #[test]
@@ -89,6 +89,57 @@ fn an_update_by_hand() {
     }
 }
 
+/// A law with the estimator, from which packets of 1024 bytes left at 100 microseconds each while 20 kB waited.
+fn estimating() -> kernel::KernelPie {
+    let mut law = kernel::KernelPie::new(&PieKeys { dq_rate_estimator: true, ..PieKeys::default() }, MTU);
+    for step in 0..17 {
+        law.departed(Duration::from_secs(9), Time::from_nanos(6_400 + step * 102_400), 20_000, 1024);
+    }
+    law
+}
+
+#[test]
+fn the_departure_rate_makes_the_delay() {
+    let mut law = estimating();
+    // Sixteen packets in fifteen gaps of 1600 ticks: (16384 << 8) / 24000 = 174.76; sojourn times do not count.
+    law.update(20_000);
+    let delay: i64 = (20_000 << 8) / 174;
+    let (alpha, beta) = kernel::KernelPie::new(&PieKeys::default(), MTU).gains();
+    let target: i64 = 15_000_000 >> 6;
+    assert_eq!(law.prob as i64, alpha as i64 * (delay - target) + beta as i64 * delay);
+    // The measurement took 24000 ticks off the burst allowance.
+    assert_eq!(law.burst_left, (150_000_000 >> 6) - 24_000);
+    // At half the rate the average moves by an eighth: 174 - 21 + 84 / 8.
+    for step in 0..16 {
+        law.departed(Duration::ZERO, Time::from_nanos(1_644_800 + (step + 1) * 204_800), 20_000, 1024);
+    }
+    law.prob = kernel::ONE / 2;
+    law.update(16_300);
+    let (alpha, beta) = law.gains();
+    let now: i64 = (16_300 << 8) / 163;
+    let wanted = (kernel::ONE / 2) as i64 + alpha as i64 * (now - target) + beta as i64 * (now - delay);
+    assert_eq!(law.prob as i64, wanted);
+}
+
+#[test]
+fn a_short_queue_keeps_the_last_departure_rate_and_none_is_no_delay() {
+    let mut law = kernel::KernelPie::new(&PieKeys { dq_rate_estimator: true, ..PieKeys::default() }, MTU);
+    for step in 0..100 {
+        law.departed(Duration::from_secs(1), Time::from_nanos(step * 1_000_000), 16_383, MTU);
+    }
+    law.update(16_383);
+    assert_eq!((law.prob, law.burst_left), (0, 150_000_000 >> 6), "nothing was measured");
+    let mut law = estimating();
+    // The measurement under way ends below the threshold, and no other begins.
+    for step in 0..100 {
+        law.departed(Duration::ZERO, Time::from_nanos(1_644_800 + (step + 1) * 102_400), 10_000, 1024);
+    }
+    law.update(10_000);
+    let burst = law.burst_left;
+    law.departed(Duration::ZERO, Time::from_nanos(1_000_000_000), 10_000, 1024);
+    assert_eq!(law.burst_left, burst);
+}
+
 #[test]
 fn an_idle_queue_forgets() {
     let mut law = kernel_law(kernel::ONE / 2);
@@ -106,6 +157,20 @@ fn an_idle_queue_forgets() {
     let mut rfc = rfc_law(0.5);
     rfc.update(0);
     assert!((rfc.prob - (0.5 - 0.125 * 0.015) * 0.98).abs() < 1e-12);
+}
+
+#[test]
+fn only_the_kernels_variant_estimates() {
+    let link = BuildContext {
+        rate: Rate::from_bits_per_sec(10_000_000),
+        rtt: Duration::from_millis(10),
+        mtu: MTU,
+        seed: Seed::default(),
+    };
+    let build = |words: &str| words.parse::<QdiscConfig>().unwrap().build(&link).map(drop);
+    assert!(build("pie dq_rate_estimator").is_ok());
+    let refused = build("pie dq_rate_estimator variant rfc8033").unwrap_err().to_string();
+    assert!(refused.contains("dq_rate_estimator"), "{refused}");
 }
 
 #[test]
