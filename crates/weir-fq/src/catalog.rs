@@ -131,11 +131,11 @@ impl Names {
     }
 }
 
-/// A controller that begins where the detection has ended: with its rate, or what that is over the shortest round trip.
+/// A controller that begins where the detection has ended: with its rate, or what that is over the round trip.
 fn begin(controller: &weir_cc::Entry, chosen: &Chosen, setup: &Setup) -> Box<dyn Controller> {
     let least = u64::from(setup.initial_window);
     let rate = chosen.outcome.rate;
-    let window = rate.map_or(0, |rate| rate.bytes_in(chosen.min_rtt).0 / u64::from(setup.mss));
+    let window = rate.map_or(0, |rate| rate.bytes_in(chosen.rtt).0 / u64::from(setup.mss));
     let initial_window = u32::try_from(window.max(least)).unwrap_or(u32::MAX);
     controller
         .make(&Choice { family: Family::Quic, ecn: false }, &Setup { initial_window, rate, ..setup.clone() })

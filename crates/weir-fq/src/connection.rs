@@ -1,11 +1,11 @@
 //! A connection of two sub-flows: detects, chooses a controller, and looks again.
 
-use std::collections::VecDeque;
-
-use weir_cc::{Ack, Controller, EcnUse, Sent};
+use weir_cc::{Ack, Controller, Count, EcnUse, Sent};
 use weir_core::{Duration, Rate, Time};
 
-use crate::{Detector, Finding, Isolation, Outcome, Packet, SubFlow, Verdict};
+use crate::flying::Flying;
+use crate::lookout::Lookout;
+use crate::{Departure, Detector, Finding, Isolation, Outcome, Packet, SubFlow, Testimony, Verdict};
 
 /// A window that holds nothing back. noq's own pacer is off for windows above `u32::MAX`.
 const OPEN: u64 = 1 << 40;
@@ -15,8 +15,9 @@ const OPEN: u64 = 1 << 40;
 pub struct Chosen {
     /// How the detection ended.
     pub outcome: Outcome,
-    /// The shortest round trip so far; zero if none is known.
-    pub min_rtt: Duration,
+    /// The round trip over which it is to keep the outcome's rate: the shortest so far, or the present one where a
+    /// queue turned out to be shared; zero if none is known.
+    pub rtt: Duration,
 }
 
 /// Makes the controller of the heavy sub-flow for what was found.
@@ -26,11 +27,13 @@ pub type Choose = Box<dyn FnMut(&Chosen) -> Box<dyn Controller> + Send + Sync>;
 pub struct Options {
     /// By which it finds out.
     pub detector: Box<dyn Detector>,
-    /// What it chooses by the outcome. Asked again only when a later detection finds something else.
+    /// What it chooses by the outcome. Asked again only when fair queuing is found, or is no longer.
     pub choose: Choose,
-    /// So long after a detection it begins the next; none: one detection is all.
+    /// So long after a detection it begins the next, up to four times as long where a lookout is kept and what was
+    /// found is confirmed; none: one detection is all.
     pub again: Option<Duration>,
-    /// Watches a queue that was found to be its own: if it is not, nothing is held found, and a detection begins at once.
+    /// Watches a queue that was found to be its own: if it is not, nothing is held found, and a detection begins at
+    /// once. With it and [`again`](Self::again) the light sub-flow looks out for changes too, by a packet now and then.
     pub isolation: Option<Isolation>,
     /// How its packets take part in ECN, whatever the chosen controller says.
     pub ecn: EcnUse,
@@ -61,6 +64,13 @@ pub struct Findings {
     pub min_rtt: Option<Duration>,
 }
 
+/// With each confirmation the time until the next detection doubles, so often at most: what is watched needs to be
+/// asked less.
+const DOUBLINGS: u32 = 2;
+
+/// Bytes of a full packet.
+const PACKET: u64 = 1500;
+
 enum Stage {
     /// Nothing was sent yet.
     Idle,
@@ -82,42 +92,17 @@ pub struct Connection {
     findings: Findings,
     flying: [Flying; 2],
     order: u64,
-}
-
-/// The packets of a sub-flow whose arrival may still be told.
-#[derive(Default)]
-struct Flying {
-    /// The number of the first.
-    first: u64,
-    /// None: it has arrived.
-    packets: VecDeque<Option<Packet>>,
-}
-
-impl Flying {
-    /// Packets that are remembered at most; an arrival of an older one is not heard.
-    const MOST: usize = 1 << 16;
-
-    fn push(&mut self, packet: Packet) {
-        if self.packets.len() == Self::MOST {
-            self.packets.pop_front();
-            self.first += 1;
-        }
-        self.packets.push_back(Some(packet));
-    }
-
-    fn next(&self) -> u64 {
-        self.first + self.packets.len() as u64
-    }
-
-    fn take(&mut self, number: u64) -> Option<Packet> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        let packet = self.packets.get_mut(index)?.take();
-        while let Some(None) = self.packets.front() {
-            self.packets.pop_front();
-            self.first += 1;
-        }
-        packet
-    }
+    /// Looks out for changes, with [`Options::isolation`]; whether it has asked for this detection.
+    lookout: Lookout,
+    asked: bool,
+    /// When the first and the last heavy packet were sent of the newest bursts that the detector asked for, the newest
+    /// first; whether the next begins another.
+    probes: [Option<(Time, Time)>; 2],
+    probed: bool,
+    /// What the last detection has found.
+    held: Finding,
+    /// Detections in a row that have confirmed what was found.
+    confirmed: u32,
 }
 
 impl Connection {
@@ -133,6 +118,12 @@ impl Connection {
             findings: Findings::default(),
             flying: Default::default(),
             order: 0,
+            lookout: Lookout::default(),
+            asked: false,
+            probes: [None; 2],
+            probed: true,
+            held: Finding::Unknown,
+            confirmed: 0,
         }
     }
 
@@ -144,6 +135,16 @@ impl Connection {
     /// The detector's name.
     pub fn detector(&self) -> &'static str {
         self.options.detector.name()
+    }
+
+    /// Whether a detection is under way.
+    pub const fn is_detecting(&self) -> bool {
+        matches!(self.stage, Stage::Detecting)
+    }
+
+    /// What each train of the newest detection has said, for detectors that have trains.
+    pub fn testimony(&self) -> Vec<Testimony> {
+        self.options.detector.testimony()
     }
 
     /// The name of the controller that was chosen; none before.
@@ -168,11 +169,14 @@ impl Connection {
             self.findings.sent[sub_flow.index()] += 1;
         }
         if matches!(self.stage, Stage::Detecting) {
+            if self.open == Some(sub_flow) {
+                self.probes_with(sub_flow, sent.now);
+            }
             self.options.detector.on_sent(&packet);
         }
-        if sub_flow == SubFlow::Heavy
-            && let Some(controller) = &mut self.controller
-        {
+        if sub_flow == SubFlow::Light {
+            self.lookout.on_sent(sent.now);
+        } else if let Some(controller) = &mut self.controller {
             controller.on_sent(sent);
             if let Some(isolation) = &mut self.options.isolation {
                 isolation.on_sent(sent);
@@ -187,6 +191,14 @@ impl Connection {
         if matches!(self.stage, Stage::Detecting) {
             self.options.detector.on_arrival(now, &packet, at);
             self.go_on(now);
+        } else if self.looks_out() {
+            let fair = self.findings.verdict.finding == Finding::FairQueued;
+            if self.lookout.on_arrival(now, &packet, at, fair) {
+                self.asked = true;
+                let rate = self.options.isolation.as_ref().and_then(Isolation::rate).filter(|_| fair);
+                self.doubt(now, rate, now.since(packet.sent));
+                self.go_on(now);
+            }
         }
     }
 
@@ -201,7 +213,15 @@ impl Connection {
         if sub_flow == SubFlow::Heavy
             && let Some(controller) = &mut self.controller
         {
-            controller.on_ack(ack);
+            let fair = self.findings.verdict.finding == Finding::FairQueued;
+            let mut probes = self.probes.iter().flatten().filter(|_| fair && ack.lost.packets > 0);
+            if probes.any(|(first, last)| (*first..=*last).contains(&ack.lost_sent)) {
+                // In a queue of its own, a burst of the detector says what the queue holds, not what the controller's
+                // rate was. In a shared one, others suffer from it: it is answered to as any loss.
+                controller.on_ack(&Ack { lost: Count::default(), missing: 0, loss: None, ..*ack });
+            } else {
+                controller.on_ack(ack);
+            }
             self.watch(ack);
         }
         self.go_on(ack.now);
@@ -222,7 +242,7 @@ impl Connection {
         match (&self.controller, sub_flow) {
             _ if self.open == Some(sub_flow) => OPEN,
             // The packets of a train go alone.
-            (Some(controller), SubFlow::Heavy) if self.departure().is_none() => controller.window(),
+            (Some(controller), SubFlow::Heavy) if !self.detects() => controller.window(),
             _ => 0,
         }
     }
@@ -230,7 +250,7 @@ impl Connection {
     /// The rate of a sub-flow's payload; none while single packets are let through.
     pub fn pacing(&self, sub_flow: SubFlow) -> Option<Rate> {
         match (&self.controller, sub_flow) {
-            (Some(controller), SubFlow::Heavy) if self.open.is_none() => controller.pacing(),
+            (Some(controller), SubFlow::Heavy) if self.open != Some(sub_flow) => controller.pacing(),
             _ => None,
         }
     }
@@ -239,6 +259,12 @@ impl Connection {
     pub fn burst(&self, sub_flow: SubFlow) -> Option<Duration> {
         let controller = self.controller.as_ref().filter(|_| sub_flow == SubFlow::Heavy)?;
         controller.burst()
+    }
+
+    /// What a late host may make up for at once in a sub-flow.
+    pub fn made_up(&self, sub_flow: SubFlow) -> Option<Duration> {
+        let controller = self.controller.as_ref().filter(|_| sub_flow == SubFlow::Heavy)?;
+        controller.made_up()
     }
 
     /// How packets take part in ECN.
@@ -269,9 +295,7 @@ impl Connection {
                 self.findings.began = Some(now);
                 self.begin(now, self.handshake);
             }
-            Stage::Resting(until) if until <= now => {
-                self.begin(now, self.min_rtt);
-            }
+            Stage::Resting(until) if until <= now => self.begin(now, self.min_rtt),
             Stage::Detecting if self.options.detector.timer().is_some_and(|due| due <= now) => {
                 self.options.detector.on_timer(now);
             }
@@ -285,8 +309,8 @@ impl Connection {
         self.go_on(now);
     }
 
-    /// There is no second sub-flow, or it has failed, so that nothing can be found out: the connection goes on as in a shared
-    /// queue, and does not look again.
+    /// There is no second sub-flow, or it has failed, so that nothing can be found out: the connection goes on as in a
+    /// shared queue, and does not look again.
     pub fn give_up(&mut self, now: Time) {
         self.findings.began.get_or_insert(now);
         self.options.again = None;
@@ -301,9 +325,35 @@ impl Connection {
         self.options.detector.begin(now, rtt);
     }
 
-    /// The packet that the detector asks for.
-    fn departure(&self) -> Option<crate::Departure> {
-        matches!(self.stage, Stage::Detecting).then(|| self.options.detector.next()).flatten()
+    /// A packet was sent that the detector asked for. A light one ends a burst.
+    fn probes_with(&mut self, sub_flow: SubFlow, now: Time) {
+        if sub_flow == SubFlow::Light {
+            self.probed = true;
+        } else if std::mem::take(&mut self.probed) {
+            self.probes = [Some((now, now)), self.probes[0]];
+        } else if let Some((_, last)) = &mut self.probes[0] {
+            *last = now;
+        }
+    }
+
+    /// The packet that the detector or the lookout asks for.
+    pub fn departure(&self) -> Option<Departure> {
+        match self.stage {
+            Stage::Detecting => self.options.detector.next(),
+            Stage::Resting(_) if self.looks_out() => {
+                Some(Departure { sub_flow: SubFlow::Light, at: self.lookout.next() })
+            }
+            Stage::Resting(_) | Stage::Idle => None,
+        }
+    }
+
+    /// Whether the detector asks for a packet.
+    fn detects(&self) -> bool {
+        matches!(self.stage, Stage::Detecting) && self.options.detector.next().is_some()
+    }
+
+    const fn looks_out(&self) -> bool {
+        self.options.isolation.is_some() && self.options.again.is_some()
     }
 
     /// Sees whether the detection has ended, and which sub-flow may send.
@@ -320,18 +370,34 @@ impl Connection {
     fn watch(&mut self, ack: &Ack) {
         let rests = matches!(self.stage, Stage::Resting(_));
         let Some(isolation) = &mut self.options.isolation else { return };
-        if !rests || self.findings.verdict.finding != Finding::FairQueued {
+        if self.findings.verdict.finding != Finding::FairQueued {
+            isolation.leave();
+        } else if !rests {
             isolation.restart();
         } else if isolation.on_ack(ack) {
-            let outcome = Outcome { verdict: Verdict::default(), rate: isolation.delivered() };
-            self.findings.alarms += 1;
-            self.adopt(ack.now, outcome);
-            self.begin(ack.now, self.min_rtt);
+            let rate = isolation.rate();
+            self.doubt(ack.now, rate, ack.rtt.unwrap_or(self.min_rtt));
         }
     }
 
+    /// What was found may not be so any more: begins a detection, until whose end fair queuing is not held found.
+    fn doubt(&mut self, now: Time, rate: Option<Rate>, rtt: Duration) {
+        if self.findings.verdict.finding == Finding::FairQueued {
+            self.findings.alarms += 1;
+            // To keep its rate in a queue that others fill it needs what is in flight with the queue.
+            self.adopt(now, Outcome { verdict: Verdict::default(), rate }, rtt);
+        }
+        self.options.detector.forget();
+        self.begin(now, self.min_rtt);
+    }
+
     fn settle(&mut self, now: Time, mut outcome: Outcome) {
-        let mut until = self.options.again.map_or(Time::MAX, |again| now + again);
+        let finding = outcome.verdict.finding;
+        let changed = finding != std::mem::replace(&mut self.held, finding);
+        let same = finding != Finding::Unknown && !changed;
+        self.confirmed = if same && self.looks_out() { self.confirmed + 1 } else { 0 };
+        let longer = 1 << self.confirmed.min(DOUBLINGS);
+        let mut until = self.options.again.map_or(Time::MAX, |again| now + again * longer);
         let isolation = self.options.isolation.as_ref().filter(|isolation| !isolation.believes(now));
         if let Some(isolation) = isolation.filter(|_| outcome.verdict.finding == Finding::FairQueued) {
             outcome.verdict = Verdict::default();
@@ -339,12 +405,16 @@ impl Connection {
         }
         self.findings.detections += 1;
         self.findings.decided.get_or_insert(now);
-        self.adopt(now, outcome);
+        let packet = outcome.rate.map_or(Duration::ZERO, |rate| rate.time_for(PACKET));
+        self.lookout.rest(now, self.min_rtt, packet, std::mem::take(&mut self.asked), changed);
+        self.adopt(now, outcome, if self.min_rtt == Duration::MAX { Duration::ZERO } else { self.min_rtt });
         self.stage = Stage::Resting(until);
     }
 
-    /// Goes on by what was found.
-    fn adopt(&mut self, now: Time, outcome: Outcome) {
+    /// Goes on by what was found. A controller that begins may have in flight what its rate is in `rtt`.
+    fn adopt(&mut self, now: Time, outcome: Outcome, rtt: Duration) {
+        let fair = |finding| finding == Finding::FairQueued;
+        let turned = fair(self.findings.verdict.finding) != fair(outcome.verdict.finding);
         let findings = &mut self.findings;
         let changed = findings.changes.last().is_none_or(|(_, last)| *last != outcome.verdict.finding);
         findings.verdict = outcome.verdict;
@@ -353,9 +423,8 @@ impl Connection {
         if changed {
             findings.changes.push((now, outcome.verdict.finding));
         }
-        if changed || self.controller.is_none() {
-            let min_rtt = if self.min_rtt == Duration::MAX { Duration::ZERO } else { self.min_rtt };
-            self.controller = Some((self.options.choose)(&Chosen { outcome, min_rtt }));
+        if turned || self.controller.is_none() {
+            self.controller = Some((self.options.choose)(&Chosen { outcome, rtt }));
         }
     }
 }

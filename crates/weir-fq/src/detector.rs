@@ -88,14 +88,34 @@ pub struct Outcome {
     pub rate: Option<Rate>,
 }
 
+/// What one train of packets said, for whoever wants to know why a detection ended as it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Testimony {
+    /// Packets of the heavy sub-flow that it had, and of these, those of which it is known that they arrived.
+    pub packets: u32,
+    /// See `packets`.
+    pub arrived: u32,
+    /// Whether its packet of the light sub-flow is known to have arrived.
+    pub light_arrived: bool,
+    /// What the order of arrivals, losses and delays add to the log-odds of fair queuing, in nats.
+    pub order: f64,
+    /// See `order`.
+    pub loss: f64,
+    /// See `order`.
+    pub delay: f64,
+}
+
 /// A way to find out whether a bottleneck is fair-queued. Times that it is told never go back.
 pub trait Detector: Send + Sync {
     /// What it is called in scenarios.
     fn name(&self) -> &'static str;
 
-    /// The handshake took `rtt`, and data may flow. It is told again when a detection is to begin anew; the outcome of the
-    /// last one is then forgotten, and what was learnt of the path besides may be kept.
+    /// The handshake took `rtt`, and data may flow. It is told again when a detection is to begin anew; the outcome of
+    /// the last one is then forgotten, and what was learnt of the path besides may be kept.
     fn begin(&mut self, now: Time, rtt: Duration);
+
+    /// What was found has become doubtful: the next detection is not to count on it.
+    fn forget(&mut self) {}
 
     /// The packet that goes next; none while it waits for news or for [`timer`](Self::timer). Asking changes nothing.
     fn next(&self) -> Option<Departure>;
@@ -115,4 +135,9 @@ pub trait Detector: Send + Sync {
 
     /// How it ended, once it has. It then asks for no packets and no timer.
     fn outcome(&self) -> Option<Outcome>;
+
+    /// What each train of the newest detection has said, oldest first; nothing of a detector that has no trains.
+    fn testimony(&self) -> Vec<Testimony> {
+        Vec::new()
+    }
 }

@@ -1,12 +1,15 @@
-//! Looks, without a packet of its own, whether the heavy sub-flow's queue is its own. Behind fair queuing its delay q obeys
-//! dq/dt = r / s - 1, r being the rate at which it sends and s its share: whoever sends less than is delivered sees the queue
-//! shrink. Where it does not within two round trips, somebody else is in it: the bottleneck has changed, or the queue that
-//! grows is not the one that was found fair.
+//! Looks, without a packet of its own, whether the heavy sub-flow's queue is its own. Behind fair queuing its delay q
+//! obeys dq/dt = r / s - 1, r being the rate at which it sends and s its share: whoever sends less than is delivered
+//! sees the queue shrink. Where it does not within two round trips, somebody else is in it: the bottleneck has changed,
+//! or the queue that grows is not the one that was found fair.
 //!
-//! A share that becomes less step by step looks alike, when another flow begins. The price of such an error is a detection more.
+//! A share that becomes less step by step looks alike, when another flow begins. The price of such an error is a
+//! detection more.
 
 use weir_cc::{Ack, Sent};
 use weir_core::{Duration, Rate, Time};
+
+use crate::shortest::Shortest;
 
 /// A queue below this says nothing, nor does one of less than so many packets.
 const LEAST_QUEUE: Duration = Duration::from_millis(2);
@@ -19,16 +22,20 @@ const IN_A_ROW: u32 = 2;
 const LESS: u64 = 95;
 /// Of what the queue should have shrunk by, so much has to be seen: one in this many.
 const SEEN: u64 = 4;
-/// The shortest round trip is of the last so long.
-const WINDOW: Duration = Duration::from_secs(10);
-/// An alarm so soon after another, or within so many round trips: fair queuing was found in between, but it is not what counts
-/// (the queue that grows is another), and is not believed for a while.
+/// An alarm so soon after another, or within so many round trips: fair queuing was found in between, but it is not what
+/// counts (the queue that grows is another), and is not believed for a while.
 const SOON: Duration = Duration::from_secs(2);
 const SOON_ROUNDS: u64 = 20;
 /// How long at first; twice that with each further alarm.
 const DOUBT: Duration = Duration::from_secs(10);
-/// Times that it doubles at most.
-const DOUBLINGS: u32 = 3;
+/// Times that a pause doubles at most.
+pub(crate) const DOUBLINGS: u32 = 3;
+/// Rounds of which the fastest tells what the flow had for itself.
+const KNOWN: usize = 20;
+/// What it goes on with of that in a queue that others share, in tenths: what Cubic keeps after a loss.
+const KEPT: u64 = 7;
+/// But not more than so many times what the newest rounds brought: the bottleneck may have become far narrower.
+const MOST: u64 = 4;
 
 /// A round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +57,8 @@ impl Round {
     }
 }
 
-/// By how much a queue shrinks whose flow's share is so many bytes per second, if what was sent in these rounds was less.
+/// By how much a queue shrinks whose flow's share is so many bytes per second, if what was sent in these rounds was
+/// less.
 fn shrinking(share: u64, rounds: &[Round]) -> Duration {
     let length: u64 = rounds.iter().map(|round| round.length.as_nanos()).sum();
     let sent: u64 = rounds.iter().map(|round| round.sent).sum();
@@ -68,19 +76,26 @@ pub struct Isolation {
     count: usize,
     /// The round ends when a packet arrives that was sent when so many had been delivered.
     end: u64,
-    /// Shortest round trips of the present and of the last half of [`WINDOW`], and when the present one began.
-    shortest: [Option<Duration>; 2],
-    half: Time,
+    /// Round trips.
+    shortest: Shortest<Duration>,
     in_a_row: u32,
     alarms: u32,
     last_alarm: Option<Time>,
     doubts_until: Time,
+    /// Bytes per second that were delivered in each of the last rounds.
+    known: [u64; KNOWN],
 }
 
 impl Isolation {
     /// Begins to watch anew: what was sent and heard until now does not count.
     pub fn restart(&mut self) {
         (self.count, self.in_a_row, self.now, self.end) = (0, 0, Round::default(), 0);
+    }
+
+    /// The queue is not the flow's own any more.
+    pub fn leave(&mut self) {
+        self.restart();
+        self.known = [0; KNOWN];
     }
 
     /// The sub-flow has sent a packet.
@@ -91,7 +106,7 @@ impl Isolation {
     /// The sub-flow has heard. Tells whether somebody else is in its queue.
     pub fn on_ack(&mut self, ack: &Ack) -> bool {
         if let Some(rtt) = ack.rtt {
-            self.saw(ack.now, rtt);
+            self.shortest.saw(ack.now, rtt);
             self.now.rtt = if self.now.packets == 0 { rtt } else { self.now.rtt.min(rtt) };
         }
         if ack.delivered.packets == 0 || ack.rtt.is_none() && self.now.packets == 0 {
@@ -115,6 +130,8 @@ impl Isolation {
         self.end = ack.total_delivered;
         self.rounds.rotate_left(1);
         self.rounds[ROUNDS - 1] = round;
+        self.known.rotate_left(1);
+        self.known[KNOWN - 1] = round.per_second(round.delivered);
         self.count += 1;
         let shared = self.count >= ROUNDS && self.is_shared();
         self.in_a_row = if shared { self.in_a_row + 1 } else { 0 };
@@ -136,23 +153,22 @@ impl Isolation {
         self.doubts_until
     }
 
-    /// The rate of payload at which the newest round was delivered; none before the first.
-    pub fn delivered(&self) -> Option<Rate> {
-        let round = self.rounds[ROUNDS - 1];
-        (self.count > 0).then(|| Rate::from_bits_per_sec(round.per_second(round.delivered).saturating_mul(8)))
-    }
-
-    fn saw(&mut self, now: Time, rtt: Duration) {
-        if now.since(self.half) > WINDOW / 2 {
-            self.shortest = [None, self.shortest[0]];
-            self.half = now;
-        }
-        self.shortest[0] = Some(self.shortest[0].map_or(rtt, |shortest| shortest.min(rtt)));
+    /// The rate of payload to go on with in a queue that others share; none before the first round. What the newest
+    /// rounds brought is often far less than a fair part, as whoever keeps queues short is pushed aside there.
+    pub fn rate(&self) -> Option<Rate> {
+        let newest = &self.rounds[ROUNDS - self.count.min(ROUNDS)..];
+        let length = newest.iter().map(|round| round.length.as_nanos()).sum();
+        let delivered = newest.iter().map(|round| round.delivered).sum();
+        let all = Round { length: Duration::from_nanos(length), ..Round::default() };
+        let newest = all.per_second(delivered);
+        let known = self.known.iter().max().copied().unwrap_or(0);
+        let rate = (known / 10 * KEPT).clamp(newest, newest.saturating_mul(MOST));
+        (length > 0).then(|| Rate::from_bits_per_sec(rate.saturating_mul(8)))
     }
 
     fn is_shared(&self) -> bool {
         let [before, middle, last] = self.rounds;
-        let Some(shortest) = self.shortest.into_iter().flatten().min() else { return false };
+        let Some(shortest) = self.shortest.get() else { return false };
         let [queue, left] = [before, last].map(|round| round.rtt - shortest);
         let share = before.per_second(before.delivered);
         let packet = Duration::from_nanos(before.length.as_nanos() / before.packets.max(1));
@@ -166,7 +182,8 @@ impl Isolation {
         if shrinks < packet || left + shrinks / SEEN <= queue {
             return false;
         }
-        // Where the share became less, the queue grows first; but then it shrinks by what the lesser share is more than is sent.
+        // Where the share became less, the queue grows first; but then it shrinks by what the lesser share is more than
+        // is sent.
         let shrinks = shrinking(middle.per_second(middle.delivered), &[last]);
         last.rtt + shrinks / SEEN > middle.rtt || shrinks < packet
     }

@@ -1,5 +1,5 @@
-//! How much a train says for fair queuing: the logarithm of how many times more likely its outcome is behind fair queuing than
-//! in a shared queue, in nats. Four signals:
+//! How much a train says for fair queuing: the logarithm of how many times more likely its outcome is behind fair
+//! queuing than in a shared queue, in nats. Four signals:
 //!
 //! | signal | behind fair queuing | in a shared queue |
 //! |---|---|---|
@@ -57,7 +57,10 @@ const ARRIVES: f64 = 0.97;
 const LOST: f64 = 0.04;
 /// The light packet's chance of loss behind fair queuing if the heavy flow loses here and there, as a part of its.
 const HERE_AND_THERE: f64 = 0.7;
-/// Added to the packets of the tail that arrived, and twice to all: with what is between Laplace's 1 and 0, few losses say little.
+/// A loss among so many or more packets is a single one.
+const FEW_OF: usize = 8;
+/// Added to the packets of the tail that arrived, and twice to all: with what is between Laplace's 1 and 0, few losses
+/// say little.
 const PRIOR: f64 = 0.2;
 const MOST_BY_ARRIVAL: f64 = 4.0;
 
@@ -75,8 +78,8 @@ impl Evidence {
         (self.order + self.loss + self.delay).clamp(-MOST, MOST)
     }
 
-    /// What `train` says, of whose path `path` is known; `least` is the shortest time from sending to arrival, by clocks that
-    /// run apart.
+    /// What `train` says, of whose path `path` is known; `least` is the shortest time from sending to arrival, by
+    /// clocks that run apart.
     pub(super) fn of(train: &Train, path: &Path, least: i64) -> Self {
         let Some(light) = train.light else { return Self::default() };
         let loss = loss(train, light.at.is_some());
@@ -122,7 +125,10 @@ fn order(train: &Train, path: &Path, least: i64, sent: Time, at: Time) -> (f64, 
     // Behind fair queuing it is there by then: after a packet that is being sent, one of each other flow, and jitter.
     let expected = signed(sent, Time::ZERO) + least + 2 * spacing + path.guard;
     let waited = train.heavies.iter().skip(train.head()).filter_map(|car| car.at);
-    let waited = waited.filter(|arrival| signed(*arrival, Time::ZERO) > expected + path.guard).count();
+    // What came with it in one bunch was served with it, in whichever order. Bunches may have been what the offset was
+    // taken from.
+    let apart = expected + path.guard..at.min(at + path.offset) - path.guard;
+    let waited = waited.filter(|arrival| apart.contains(&signed(*arrival, Time::ZERO))).count();
     let waited = waited.min(beyond(train, signed(sent, Time::ZERO) + least + path.guard));
     match waited {
         WAITED.. => (IN_ORDER, 0.0),
@@ -131,8 +137,8 @@ fn order(train: &Train, path: &Path, least: i64, sent: Time, at: Time) -> (f64, 
     }
 }
 
-/// Delay where arrivals scatter too much for their order to say anything: whether the light packet came nearer to its place behind
-/// the last heavy ones, or to its place before all that waited.
+/// Delay where arrivals scatter too much for their order to say anything: whether the light packet came nearer to its
+/// place behind the last heavy ones, or to its place before all that waited.
 fn lean(train: &Train, path: &Path, least: i64, sent: Time, at: Time) -> f64 {
     let at = signed(at, Time::ZERO) - path.offset;
     let mut last = [0; LAST];
@@ -144,8 +150,8 @@ fn lean(train: &Train, path: &Path, least: i64, sent: Time, at: Time) -> f64 {
     let (Some(last), true) = (median(&mut last[..count]), path.scatter > 0) else { return 0.0 };
     let scatter = path.scatter as f64;
     let spacing = train.even_spacing().unwrap_or(path.packet);
-    // Behind fair queuing it comes between the place of a new flow's first packet, and one behind all that may go before it. The
-    // shortest delay is as much shorter than usual as jitter allows.
+    // Behind fair queuing it comes between the place of a new flow's first packet, and one behind all that may go
+    // before it. The shortest delay is as much shorter than usual as jitter allows.
     let usual = least + (JITTER * scatter) as i64;
     let first = last - (signed(sent, Time::ZERO) + usual);
     let beyond = beyond(train, signed(sent, Time::ZERO) + least);
@@ -158,8 +164,8 @@ fn lean(train: &Train, path: &Path, least: i64, sent: Time, at: Time) -> f64 {
     if latest < shared || beyond < WAITED { nats.clamp(0.0, MOST) } else { nats.clamp(IN_ORDER, MOST) }
 }
 
-/// Heavy packets that still waited when the light one came, `came` being when it would have arrived at once, and that could all be
-/// overtaken: what a fair queue may keep in order before does not count, one of which is being sent.
+/// Heavy packets that still waited when the light one came, `came` being when it would have arrived at once, and that
+/// could all be overtaken: what a fair queue may keep in order before does not count, one of which is being sent.
 fn beyond(train: &Train, came: i64) -> usize {
     let waited = train.arrived().filter(|(_, arrival)| signed(*arrival, Time::ZERO) > came).count();
     (waited + 1).saturating_sub(train.head())
@@ -178,6 +184,12 @@ fn loss(train: &Train, arrived: bool) -> f64 {
     if tail.is_empty() {
         return 0.0;
     }
+    let row = train.heavies.len() - train.behind_last();
+    let few = train.missing() - row <= train.behind_last() / FEW_OF;
+    if !arrived && row >= OVERTAKEN && few {
+        // Where the queue was full to the end, what was lost singly before is another matter.
+        return contrast(0, row, arrived);
+    }
     let survived = tail.iter().filter(|car| car.at.is_some()).count();
     contrast(survived, tail.len(), arrived)
 }
@@ -188,14 +200,15 @@ fn contrast(survived: usize, sent: usize, arrived: bool) -> f64 {
     if arrived {
         return (ARRIVES / share).ln().min(MOST_BY_ARRIVAL);
     }
-    // An AQM that drops here and there may do so to each flow of a fair queue. A queue that is full leaves nothing through.
+    // An AQM that drops here and there may do so to each flow of a fair queue. A queue that is full leaves nothing
+    // through.
     let fair =
         if survived > 0 && 4 * survived >= sent { LOST.max(HERE_AND_THERE * (1.0 - share)) } else { LOST };
     (fair / (1.0 - share)).ln().min(0.0)
 }
 
-/// Loss over all trains together: the light packets' fates, if each heavy packet's chance were that of all behind the first
-/// loss of their trains. Says more than the trains one by one where each loses little.
+/// Loss over all trains together: the light packets' fates, if each heavy packet's chance were that of all behind the
+/// first loss of their trains. Says more than the trains one by one where each loses little.
 pub(super) fn share(trains: &[Train]) -> f64 {
     let tails = trains.iter().filter(|train| train.light.is_some()).filter_map(|train| {
         let first = train.heavies.iter().position(|car| car.at.is_none())?;

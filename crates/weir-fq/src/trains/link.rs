@@ -1,5 +1,5 @@
-//! A path for the tests of [`Trains`](super::Trains): one link behind queues of several kinds, cross traffic, a delay that may
-//! scatter and may differ between the sub-flows, and news of each packet that arrives.
+//! A path for the tests of [`Trains`](super::Trains): one link behind queues of several kinds, cross traffic, a delay
+//! that may scatter and may differ between the sub-flows, and news of each packet that arrives.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,8 @@ pub(super) enum Kind {
     Fifo,
     /// By turns of a packet, each flow with a limit.
     Turns,
-    /// As Linux's `fq`: a fast path of 8 packets, ten MTUs of credit for a new flow, then turns of two; new flows first.
+    /// As Linux's `fq`: a fast path of 8 packets, ten MTUs of credit for a new flow, then turns of two; new flows
+    /// first.
     Credit,
     /// By turns; a packet that waited longer than this is dropped at the head every so often, as CoDel does.
     HeadDrop,

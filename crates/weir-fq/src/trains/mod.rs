@@ -1,9 +1,10 @@
-//! Detects fair queuing by what becomes of a light packet that is sent right behind a short train of heavy ones: in a shared
-//! queue it can overtake none of them, behind fair queuing it overtakes all that wait. All packets carry user data.
+//! Detects fair queuing by what becomes of a light packet that is sent right behind a short train of heavy ones: in a
+//! shared queue it can overtake none of them, behind fair queuing it overtakes all that wait. All packets carry user
+//! data.
 //!
-//! A first round of adjacent pairs tells the offset and scatter of the sub-flows' delays ([`baseline`]). Then there is one train
-//! per round trip; what each says ([`evidence`]) adds up until the sum is certain enough. Not after so many trains or so much
-//! time: unknown.
+//! A first round of adjacent pairs tells the offset and scatter of the sub-flows' delays ([`baseline`]). Then there is
+//! one train per round trip; what each says ([`evidence`]) adds up until the sum is certain enough. Not after so many
+//! trains or so much time: unknown.
 //!
 //! A detection later in the connection sends trains alone, and begins with what the last one found, as far as that may
 //! still hold: bottlenecks are taken to change once in [`TrainsParams::change`].
@@ -12,77 +13,31 @@ mod baseline;
 mod evidence;
 #[cfg(test)]
 mod link;
+mod params;
 #[cfg(test)]
 mod tests;
 mod train;
 
 use weir_core::{Duration, Rate, Time};
 
-use crate::{Departure, Detector, Finding, Outcome, Packet, SubFlow, Verdict};
+use crate::{Departure, Detector, Finding, Outcome, Packet, SubFlow, Testimony, Verdict};
 use baseline::{Baseline, MOST_PAIRS, Path};
 use evidence::{Evidence, is_plain, share};
+pub use params::TrainsParams;
 use train::{Car, Train};
 
 /// Packets that Linux's `fq` lets pass in order while no flow has a backlog: the one that is being sent, and eight
 /// (`fq_fastpath_check`, `net/sched/sch_fq.c`).
 const FAST_PATH: usize = 9;
-/// Packets that it then serves of a new flow before its turn ends, if they are of QUIC's usual size (`initial_quantum` of 10 MTU).
+/// Packets that it then serves of a new flow before its turn ends, if they are of QUIC's usual size (`initial_quantum`
+/// of 10 MTU).
 const NEW_FLOW: usize = 11;
 /// The same of a flow that is not new (`quantum` of 2 MTU).
 const TURN: usize = 2;
 /// Heavy packets beyond all that by which all is said that can be.
 const NEEDED: usize = 5;
-
-/// How [`Trains`] works. The defaults are what the documentation's numbers were measured with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TrainsParams {
-    /// Pairs in the first round; more if their delays scatter. 0 to 10.
-    pub pairs: usize,
-    /// Time between the heavy packets of a train. Zero where nothing between the host and the bottleneck keeps flows apart;
-    /// otherwise twice what the host's own link takes for a packet, so that no train waits in the host's own queue. The light
-    /// packet follows the last heavy one at once in any case: a time of its own would give it a fate of its own where spacing and
-    /// the bottleneck fall in step.
-    pub spacing: Duration,
-    /// Heavy packets of a train at most, if its size is a guess.
-    pub most: usize,
-    /// Heavy packets of a train at most, if scatter makes it necessary.
-    pub longest: usize,
-    /// What a train may fill of a shared queue, beyond its first packets.
-    pub fill: Duration,
-    /// Two packets in order may always seem to be out of order by so much: timestamps and interrupts of receivers.
-    pub guard: Duration,
-    /// Trains of a first detection at most.
-    pub trains: usize,
-    /// Trains of a later detection at most.
-    pub trains_again: usize,
-    /// Time of a detection at most.
-    pub deadline: Duration,
-    /// Nats at which a finding is certain.
-    pub certain: f64,
-    /// Nats against fair queuing that end an earlier finding of it.
-    pub leave: f64,
-    /// How long a bottleneck lasts on average until it changes its kind.
-    pub change: Duration,
-}
-
-impl Default for TrainsParams {
-    fn default() -> Self {
-        Self {
-            pairs: 5,
-            spacing: Duration::ZERO,
-            most: 32,
-            longest: 256,
-            fill: Duration::from_millis(5),
-            guard: Duration::from_micros(100),
-            trains: 12,
-            trains_again: 2,
-            deadline: Duration::from_secs(10),
-            certain: 6.9,
-            leave: 3.0,
-            change: Duration::from_secs(60),
-        }
-    }
-}
+/// Spaced trains in which nothing has waited, after which no further one is tried.
+const IN_VAIN: usize = 3;
 
 /// What goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +87,8 @@ pub struct Trains {
     posterior: f64,
     ended: Option<Time>,
     found: Finding,
+    /// What was found before this detection is not to be counted on.
+    doubtful: bool,
     outcome: Option<Outcome>,
 }
 
@@ -166,6 +123,7 @@ impl Trains {
             posterior: 0.0,
             ended: None,
             found: Finding::Unknown,
+            doubtful: false,
             outcome: None,
         }
     }
@@ -204,8 +162,8 @@ impl Trains {
         trains().find_map(Train::spacing).or_else(|| positive(self.path.packet))
     }
 
-    /// Heavy packets at the head of the next train that stay in order also behind fair queuing: if the link is idle, and if it
-    /// is in use.
+    /// Heavy packets at the head of the next train that stay in order also behind fair queuing: if the link is idle,
+    /// and if it is in use.
     fn heads(&self) -> [usize; 2] {
         let used = |train: &Train| train.arrived().count().saturating_sub(FAST_PATH);
         let used = self.credit_used + self.trains.iter().map(used).sum::<usize>();
@@ -235,12 +193,20 @@ impl Trains {
         };
         let size = match (self.trains.last(), self.evidence.last()) {
             // Just so many that as many are lost as are needed.
-            (Some(last), _) if last.missing() > 1 => last.first_missing() + NEEDED,
+            (Some(last), _) if last.missing() > 1 => {
+                let behind = last.behind_last();
+                let single = last.first_missing() < behind && last.arrived().count() * 8 > behind * 7;
+                (if single { behind } else { last.first_missing() }) + NEEDED
+            }
             (Some(last), Some(evidence)) if evidence.sum().abs() < 1.0 => {
-                usual.max((last.heavies.len() * 3 / 2).min(params.most.max(fills)))
+                let most =
+                    if last.is_bunched(&self.path) { params.longest / 2 } else { params.most.max(fills) };
+                usual.max((last.heavies.len() * 3 / 2).min(most))
             }
             _ => usual,
         };
+        let begins = self.is_first() && self.trains.is_empty();
+        let size = if begins { size.min(params.first) } else { size };
         size.clamp(NEEDED + 1, params.longest.max(NEEDED + 1))
     }
 
@@ -295,7 +261,8 @@ impl Trains {
         }
     }
 
-    /// The pairs' own packet time may be scatter alone; a train shows it better. Tells whether what was thought clear is noisy.
+    /// The pairs' own packet time may be scatter alone; a train shows it better. Tells whether what was thought clear
+    /// is noisy.
     fn sees_noise(&mut self) -> bool {
         let Some(spacing) = self.trains.last().and_then(Train::even_spacing) else { return false };
         let was = std::mem::replace(&mut self.path.noisy, true);
@@ -315,16 +282,40 @@ impl Trains {
         let odds = self.log_odds();
         let certain = self.params.certain;
         let leave = if self.found == Finding::Unknown { certain } else { self.params.leave };
-        let most = if self.is_first() { self.params.trains } else { self.params.trains_again };
+        let most =
+            if self.is_first() || self.doubtful { self.params.trains } else { self.params.trains_again };
         if odds >= certain {
             self.finish(now, Finding::FairQueued);
         } else if odds <= -leave {
             self.finish(now, Finding::Shared);
-        } else if self.trains.len() < most {
+        } else if self.trains.len() < most && !self.is_in_vain() {
             self.next_train(now);
         } else {
             self.give_up(now);
         }
+    }
+
+    /// Whether the path takes packets as fast as the host lets them go, where it keeps them apart: several trains that
+    /// could have said something have said nothing, and have grown so little of a queue that the longest train would
+    /// not make one either.
+    fn is_in_vain(&self) -> bool {
+        let vain = |(train, evidence): (&Train, &Evidence)| {
+            let packets = train.heavies.len();
+            let (Some(first), Some(last)) = (train.heavies.first(), train.heavies.last()) else {
+                return false;
+            };
+            let spacing = last.sent.since(first.sent).as_nanos() / packets as u64;
+            // Wider apart than the host needs, for a short buffer: that train was not to make a queue.
+            if spacing > 2 * self.params.spacing.as_nanos() {
+                return false;
+            }
+            // A train fills no more of a queue than that.
+            let Some(longest) = self.params.fill.as_nanos().checked_div(spacing) else { return false };
+            let most = self.params.guard.as_nanos() * packets as u64 / longest.max(1);
+            let is_even = train.growth().is_some_and(|growth| growth.unsigned_abs() <= most);
+            is_even && packets >= train.head() + NEEDED && *evidence == Evidence::default()
+        };
+        self.trains.iter().zip(&self.evidence).filter(|train| vain(*train)).count() >= IN_VAIN
     }
 
     /// Trains or time are used up.
@@ -349,6 +340,7 @@ impl Trains {
         self.posterior = self.log_odds();
         self.found = finding;
         self.ended = Some(now);
+        self.doubtful = false;
         self.plan = Plan::Rest;
         let verdict = match finding {
             Finding::Unknown => Verdict::default(),
@@ -367,8 +359,8 @@ impl Trains {
         most.filter(|(_, nats)| *nats > 0.0).map_or("share", |(signal, _)| signal)
     }
 
-    /// Behind fair queuing the rate at which the newest train with enough arrivals came through; else what slow start would
-    /// have reached.
+    /// Behind fair queuing the rate at which the newest train with enough arrivals came through; else what slow start
+    /// would have reached.
     fn rate(&self, finding: Finding) -> Option<Rate> {
         let trains = || self.trains.iter().rev();
         if finding == Finding::FairQueued {
@@ -419,6 +411,10 @@ impl Detector for Trains {
         } else {
             self.next_train(now);
         }
+    }
+
+    fn forget(&mut self) {
+        (self.posterior, self.found, self.doubtful) = (0.0, Finding::Unknown, true);
     }
 
     fn next(&self) -> Option<Departure> {
@@ -539,6 +535,18 @@ impl Detector for Trains {
 
     fn outcome(&self) -> Option<Outcome> {
         self.outcome
+    }
+
+    fn testimony(&self) -> Vec<Testimony> {
+        let said = |(train, evidence): (&Train, &Evidence)| Testimony {
+            packets: train.heavies.len() as u32,
+            arrived: train.arrived().count() as u32,
+            light_arrived: train.light.is_some_and(|light| light.at.is_some()),
+            order: evidence.order,
+            loss: evidence.loss,
+            delay: evidence.delay,
+        };
+        self.trains.iter().zip(&self.evidence).map(said).collect()
     }
 }
 

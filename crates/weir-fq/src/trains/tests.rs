@@ -31,16 +31,18 @@ fn detect(path: Path, run: u64) -> (Finding, Trains, Link) {
 }
 
 #[test]
-fn plain_paths_are_told_in_two_trains() {
+fn plain_paths_are_told_in_two_trains_or_three() {
     for kind in FAIR {
         let (found, trains, link) = detect(Path { kind, ..PLAIN }, 0);
-        assert_eq!((found, trains.trains()), (Finding::FairQueued, 2), "{kind:?}");
+        // The credit of a new flow lets most of the first train pass.
+        let needed = if kind == Kind::Credit { 3 } else { 2 };
+        assert_eq!((found, trains.trains()), (Finding::FairQueued, needed), "{kind:?}");
         assert!(link.dropped[1] <= 2, "{kind:?}: {:?}", link.dropped);
         let verdict = trains.outcome().unwrap().verdict;
         assert!(verdict.why == "order" && verdict.confidence > 0.999, "{verdict:?}");
     }
     let (found, trains, link) = detect(PLAIN, 0);
-    assert_eq!((found, trains.trains()), (Finding::Shared, 2));
+    assert_eq!((found, trains.trains()), (Finding::Shared, 3));
     assert_eq!((link.dropped, trains.outcome().unwrap().verdict.why), ([0; 2], "order"));
 }
 
@@ -75,7 +77,7 @@ fn the_rate_of_a_train_is_the_share() {
         // Beside one that would take all, about half.
         let (_, trains, _) = detect(Path { kind, cross: 1, load: 150, ..PLAIN }, 0);
         let rate = trains.outcome().unwrap().rate.unwrap().bits_per_sec() as f64;
-        assert!((0.4 * link..0.62 * link).contains(&rate), "{kind:?} beside one: {rate}");
+        assert!((0.4 * link..0.66 * link).contains(&rate), "{kind:?} beside one: {rate}");
     }
     // In a shared queue no more than slow start would have reached.
     let (_, trains, _) = detect(PLAIN, 0);
@@ -162,11 +164,31 @@ fn spaced_packets_do_as_well_where_the_bottleneck_is_slower() {
             let mut link = Link::new(Path { kind, limit, ..PLAIN }, random(run));
             assert_eq!(link.detect(&mut trains).verdict.finding, finding, "{kind:?}, {limit}, run {run}");
         }
-        // Where nothing ever waits there is nothing to see.
-        let mut trains = Trains::new(params);
-        let mut link = Link::new(Path { kind, packet: Duration::from_micros(50), ..PLAIN }, random(0));
-        assert_eq!(link.detect(&mut trains).verdict.finding, Finding::Unknown);
-        assert_eq!(trains.trains(), 12);
+    }
+}
+
+/// Giving up early costs no verdict: a bottleneck that is slower by a twentieth than the packets come is still found out.
+#[test]
+fn spaced_trains_end_soon_where_nothing_ever_waits() {
+    let params = TrainsParams { spacing: Duration::from_micros(100), ..TrainsParams::default() };
+    for (kind, finding) in [
+        (Kind::Fifo, Finding::Shared),
+        (Kind::Turns, Finding::FairQueued),
+        (Kind::Credit, Finding::FairQueued),
+    ] {
+        for (micros, run) in
+            [50, 80, 90, 95, 100, 105, 110, 120].into_iter().flat_map(|us| [(us, 0), (us, 1)])
+        {
+            let mut trains = Trains::new(params);
+            let packet = Duration::from_micros(micros);
+            let mut link = Link::new(Path { kind, packet, ..PLAIN }, random(run));
+            let found = link.detect(&mut trains).verdict.finding;
+            if packet > params.spacing {
+                assert_eq!(found, finding, "{kind:?}, {packet}, run {run}");
+            } else {
+                assert_eq!((found, trains.trains()), (Finding::Unknown, 4), "{kind:?}, {packet}, run {run}");
+            }
+        }
     }
 }
 
@@ -262,7 +284,7 @@ proptest! {
             }
             let deadline = Time::from_nanos(1) + TrainsParams::default().deadline;
             prop_assert!(now <= deadline + Duration::from_millis(41));
-            prop_assert!(trains.trains() <= 12);
+            prop_assert!(trains.trains() <= 13);
         }
         prop_assert!(trains.next().is_none() && trains.timer().is_none());
         prop_assert!(trains.log_odds().is_finite());

@@ -2,7 +2,7 @@
 
 use weir_core::{Duration, Rate, Time};
 
-use super::baseline::median;
+use super::baseline::{Path, median};
 use super::{FAST_PATH, signed};
 
 /// A packet of a train.
@@ -25,8 +25,8 @@ pub(super) struct Train {
     pub(super) heavies: Vec<Car>,
     /// The packet behind them.
     pub(super) light: Option<Car>,
-    /// Heavy packets at its head that may stay in order behind fair queuing too: if it came to an idle link, and if others had
-    /// packets in the queue.
+    /// Heavy packets at its head that may stay in order behind fair queuing too: if it came to an idle link, and if
+    /// others had packets in the queue.
     heads: [usize; 2],
 }
 
@@ -65,10 +65,19 @@ impl Train {
         self.light.is_some_and(|light| light.at.is_some()) && self.heavies.iter().all(|car| car.at.is_some())
     }
 
+    /// Whether the light packet came in one bunch with some heavy ones, as a link brings them that sends several at
+    /// once.
+    pub(super) fn is_bunched(&self, path: &Path) -> bool {
+        const BUNCH: usize = 4;
+        let Some(light) = self.light.and_then(|light| light.at) else { return false };
+        let light = signed(light, Time::ZERO) - path.offset;
+        let near = |at: Time| (signed(at, Time::ZERO) - light).abs() <= path.guard;
+        self.arrived().filter(|(_, at)| near(*at)).count() >= BUNCH
+    }
+
     /// Leaves out the heavy packets behind the last that has arrived.
     pub(super) fn cut(&mut self) {
-        let last = self.heavies.iter().rposition(|car| car.at.is_some());
-        self.heavies.truncate(last.map_or(0, |last| last + 1));
+        self.heavies.truncate(self.behind_last());
     }
 
     /// Heavy packets that have arrived, as numbers and arrivals go.
@@ -86,14 +95,19 @@ impl Train {
         self.heavies.iter().position(|car| car.at.is_none()).unwrap_or(self.heavies.len())
     }
 
+    /// The place behind the last that has arrived; zero if none has.
+    pub(super) fn behind_last(&self) -> usize {
+        self.heavies.iter().rposition(|car| car.at.is_some()).map_or(0, |last| last + 1)
+    }
+
     /// The time between the arrivals of heavy packets: of all behind the head, or if these are too few of all.
     pub(super) fn spacing(&self) -> Option<Duration> {
         let (span, packets, _) = self.span()?;
         Some(span / packets)
     }
 
-    /// The time between the arrivals of heavy packets, in nanoseconds, from the middle of the first and of the last few: as good
-    /// as it gets where each arrival scatters.
+    /// The time between the arrivals of heavy packets, in nanoseconds, from the middle of the first and of the last
+    /// few: as good as it gets where each arrival scatters.
     pub(super) fn even_spacing(&self) -> Option<i64> {
         const FEW: usize = 5;
         let places = || (0..self.heavies.len()).filter_map(|place| Some((place, self.heavies[place].at?)));
@@ -109,8 +123,25 @@ impl Train {
         (tail > head).then(|| ((end - begin) / (tail - head)).max(0))
     }
 
-    /// The rate of payload at which heavy packets arrived, without the time that the light one took among them; `packet` is
-    /// how long the bottleneck takes for one, or less.
+    /// By how much longer than the first few heavy packets the last few were on their way, in nanoseconds: how far a
+    /// queue has grown, if the train has met or made one. None of a train that has lost packets.
+    pub(super) fn growth(&self) -> Option<i64> {
+        const FEW: usize = 5;
+        if !self.is_complete() || self.heavies.len() < 2 * FEW {
+            return None;
+        }
+        let middle = |cars: &[Car]| {
+            let mut delays = [0; FEW];
+            for (delay, car) in delays.iter_mut().zip(cars) {
+                *delay = signed(car.at?, car.sent);
+            }
+            median(&mut delays)
+        };
+        Some(middle(&self.heavies[self.heavies.len() - FEW..])? - middle(&self.heavies[..FEW])?)
+    }
+
+    /// The rate of payload at which heavy packets arrived, without the time that the light one took among them;
+    /// `packet` is how long the bottleneck takes for one, or less.
     pub(super) fn rate(&self, packet: Duration) -> Option<Rate> {
         let (span, packets, bytes) = self.span()?;
         let last = self.arrived().map(|(_, at)| at).max()?;
@@ -198,6 +229,27 @@ mod tests {
         assert_eq!((train.missing(), train.first_missing()), (3, 1));
         train.cut();
         assert_eq!((train.heavies.len(), train.missing()), (3, 1));
+    }
+
+    #[test]
+    fn a_queue_grows_by_what_the_last_wait_longer() {
+        let sent_apart = |between: u64, arrivals: &[Option<u64>]| {
+            let mut train = train(0, arrivals);
+            for (car, place) in train.heavies.iter_mut().zip(0..) {
+                car.sent = Time::ZERO + Duration::from_millis(between * place);
+            }
+            let (number, sent, bytes) = (0, Time::ZERO, 1250);
+            train.light = Some(Car { number, sent, bytes, at: Some(sent) });
+            train
+        };
+        let arrivals: Vec<_> = (0..20).map(|place| Some(10 + 3 * place)).collect();
+        assert_eq!(sent_apart(3, &arrivals).growth(), Some(0));
+        assert_eq!(sent_apart(2, &arrivals).growth(), Some(15_000_000));
+        assert_eq!(sent_apart(4, &arrivals).growth(), Some(-15_000_000));
+        assert_eq!(sent_apart(3, &arrivals[..9]).growth(), None, "too short");
+        let mut lossy = arrivals;
+        lossy[7] = None;
+        assert_eq!(sent_apart(3, &lossy).growth(), None);
     }
 
     #[test]
