@@ -16,6 +16,7 @@ fn main() {
     captures_of_all_formats();
     frames_of_all_kinds();
     lives_of_flows();
+    talks_of_two_ends();
 }
 
 fn short(congestion: Congestion, point: Point) -> Sender {
@@ -243,4 +244,42 @@ fn lives_of_flows() {
     ]);
     spoilt.extend([[6, 1, 1, 0, 0, 2, 0, 0], [6, 1, 3, 0x60, 0, 2, 0, 0], [6, 1, 0, 0, 0, 2, 0, 0]]);
     save("spoilt", with(4, 1), &spoilt);
+}
+
+/// What the target `transport` begins with: the byte that says which of its halves, then something to read or a script.
+fn talks_of_two_ends() {
+    let file = [&[0, 1][..], &9_u64.to_be_bytes(), b"file.bin"].concat();
+    for (name, bytes) in [
+        ("message-file", &file[..]),
+        ("message-path", &[&[0, 1][..], &[0; 8], b"../../etc/passwd"].concat()),
+        ("message-have", &[&[0, 2][..], &[1; 40]].concat()),
+        ("message-no", &[0, 9, 0x1b, b'[', b'2', b'J', 0xff]),
+        ("report", &[0, 1, 0x80, 0, 1, 0, 4, 8, 3, 5, 0x40, 0x77, 9]),
+        ("ack-of-path", &[0, 0x3f, 1, 5, 0, 0, 5, 1, 2, 7]),
+        ("ack-of-many-ranges", &[0, 3, 5, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0]),
+    ] {
+        write("transport", name, bytes);
+    }
+    let rounds = |count: usize| vec![6; count];
+    for (name, script) in [
+        ("connects", [&[0][..], &rounds(40)].concat()),
+        ("two-connect", [&[0, 8][..], &rounds(60)].concat()),
+        (
+            "replay-from-elsewhere",
+            [&[0][..], &rounds(20), &[0x24, 9], &rounds(5), &[0x24, 30], &rounds(9)].concat(),
+        ),
+        (
+            "frames-of-sender",
+            [&[0][..], &rounds(12), &[2, 0, 0, 0, 0x3f, 2, 1, 0, 3, 0xff], &rounds(9)].concat(),
+        ),
+        (
+            "frames-of-receiver",
+            [&[0][..], &rounds(12), &[1, 0, 0, 0, 0x31, 1, 1, 0, 1, 0xff], &rounds(9)].concat(),
+        ),
+        ("cut-off", [&[0][..], &rounds(8), &[0x14, 3, 0, 30, 0x14, 5, 0, 7], &rounds(9)].concat()),
+        ("silence", [&[0][..], &rounds(12), &[3, 255], &rounds(3), &[0], &rounds(20)].concat()),
+        ("first-packet-made-up", [&[0x0c, 24, 0xc0, 0, 0, 0, 1, 8][..], &[7; 18], &rounds(3)].concat()),
+    ] {
+        write("transport", name, &[&[128][..], &script].concat());
+    }
 }

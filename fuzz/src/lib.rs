@@ -11,6 +11,7 @@ mod journal;
 mod live;
 mod scenario;
 mod sweep;
+mod transport;
 
 /// A fuzz target.
 #[derive(Clone, Copy)]
@@ -30,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "sweep", run: sweep::run },
     Target { name: "journal", run: journal::run },
     Target { name: "tc", run: discipline::run },
+    Target { name: "transport", run: transport::run },
 ];
 
 /// Whether a text of TOML may name a file by an absolute path: that would be read, from anywhere on this machine.

@@ -9,6 +9,8 @@
 mod capture;
 #[path = "traffic/cleanup.rs"]
 mod cleanup;
+#[path = "traffic/twins.rs"]
+mod twins;
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -389,12 +391,18 @@ fn the_stop_switch_ends_every_kind_of_flow_long_before_its_time() {
     let topology = routed(&TopologySpec::default(), &[SLOW]);
     let control = Control::default();
     let udp = UdpSpec::new("10mbit".parse().unwrap());
-    let kinds =
-        [tcp("cubic", false), tcp("bbr", true), Traffic::Quic(QuicSpec::new("cubic")), Traffic::Udp(udp)];
+    let kinds = [
+        tcp("cubic", false),
+        tcp("bbr", true),
+        Traffic::Quic(QuicSpec::new("cubic")),
+        Traffic::Udp(udp),
+        twins::twins("trains"),
+    ];
     let start = |index: usize, traffic: Traffic, start| {
         let long = flow(&topology, "long", Amount::Bytes(Bytes(1 << 40)), false, traffic);
         let spec = FlowSpec {
-            server: SocketAddr::new(long.server.ip(), 5000 + index as u16),
+            // Twins take two ports.
+            server: SocketAddr::new(long.server.ip(), 5100 + index as u16),
             client: SocketAddr::new(long.client.ip(), 6000 + index as u16),
             start,
             ..long
@@ -450,6 +458,8 @@ fn mistakes_are_told_before_anything_runs() {
     assert!(error.contains("1200 to 1452"), "{error}");
     let error = refused(Traffic::Udp(UdpSpec { payload: 3, ..UdpSpec::new("1mbit".parse().unwrap()) }));
     assert!(error.contains("24 to"), "{error}");
+    let error = refused(twins::twins("train"));
+    assert!(error.contains("did you mean 'trains'"), "{error}");
     // The address is taken.
     let spec = flow(&topology, "first", Amount::Bytes(Bytes(1 << 40)), false, tcp("cubic", false));
     let first = launch(&topology, &spec, &control);

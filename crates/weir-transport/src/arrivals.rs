@@ -1,5 +1,6 @@
 //! What a receiver overhears of its packets: which have arrived, and when.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use noq_proto::PathId;
@@ -9,9 +10,14 @@ use crate::frames::look;
 use crate::overheard::Hear;
 use crate::report::{Arrival, PATHS};
 
-/// The arrivals of a connection that its host has not taken yet. All sides are in one thread; the lock is never waited for.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Arrivals(Arc<Mutex<State>>);
+/// The arrivals of a connection that its host has not taken yet. All sides are in one thread; the lock is never waited
+/// for.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrivals {
+    state: Arc<Mutex<State>>,
+    /// Bytes of frames that arrived on the first path, and on others.
+    bytes: Arc<[AtomicU64; 2]>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -20,14 +26,19 @@ struct State {
 }
 
 impl Arrivals {
+    /// None yet; bytes are counted there.
+    pub(crate) fn new(bytes: Arc<[AtomicU64; 2]>) -> Self {
+        Self { state: Arc::default(), bytes }
+    }
+
     /// The datagram that noq is about to read has arrived at this time.
     pub(crate) fn set_time(&self, now: Time) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).now = now;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).now = now;
     }
 
     /// Hands over what has arrived.
     pub(crate) fn take(&self, mut each: impl FnMut(Arrival)) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.heard.drain(..).for_each(&mut each);
     }
 }
@@ -38,7 +49,8 @@ impl Hear for Arrivals {
         if !look(frames, |_| ()) {
             return;
         }
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.bytes[usize::from(path != PathId::ZERO)].fetch_add(frames.len() as u64, Ordering::Relaxed);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let numbers = (0..PATHS as u8).find(|number| path_of(*number) == path);
         if let Some(path) = numbers {
             let at = state.now;

@@ -13,8 +13,8 @@
 //! | a window of less than a packet | one packet: noq would never send again |
 //! | timers of controllers | looked at with every packet sent and acknowledged |
 //!
-//! With a [`Door`] the host paces instead: noq's pacer is off, and nothing of the rows on pacing, windows of less than a
-//! packet, and timers holds.
+//! With a [`Door`] the host paces instead: noq's pacer is off, and nothing of the rows on pacing, windows of less than
+//! a packet, and timers holds.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -83,8 +83,8 @@ pub(crate) trait Make: Send + Sync {
 pub(crate) const INITIAL: u32 = 10;
 /// A window that holds nothing back; noq's pacer is off for windows above `u32::MAX`.
 const OPEN: u64 = 1 << 40;
-/// A batch that noq hands to the kernel at once lasts a millisecond at the rate (the kernel's `tcp_tso_autosize`), but is
-/// at least two packets and at most 64 kB.
+/// A batch that noq hands to the kernel at once lasts a millisecond at the rate (the kernel's `tcp_tso_autosize`), but
+/// is at least two packets and at most 64 kB.
 const BATCH: Duration = Duration::from_millis(1);
 const LARGEST_BATCH: u64 = 65_536;
 

@@ -4,7 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_cc::Sent;
 
-/// The door of one path. Its two sides, the host and the path's bridge, are in one thread; the lock is never waited for.
+/// The door of one path. Its two sides, the host and the path's bridge, are in one thread; the lock is never waited
+/// for.
 #[derive(Debug, Default)]
 pub(crate) struct Door(Mutex<State>);
 

@@ -21,7 +21,7 @@ use crate::pipe::Waker;
 use crate::receives::Receives;
 use crate::streams::Conversation;
 
-/// Connections of one receiver, and of them from one address.
+/// Connections of one receiver, and of them from one address, or one network of IPv6.
 const MOST: usize = 32;
 const MOST_OF_ONE: usize = 4;
 /// First packets that wait for a decision; each is decided at once, so these are few.
@@ -41,14 +41,17 @@ pub(crate) struct Server {
     pub(crate) config: ServerConfig,
     pub(crate) crypto: Arc<dyn crypto::ServerConfig>,
     /// Somebody has connected.
-    pub(crate) accept: Box<dyn FnMut(SocketAddr, Conversation) + Send>,
+    pub(crate) accept: Accept,
 }
+
+/// Is told who has connected.
+pub(crate) type Accept = Box<dyn FnMut(SocketAddr, Conversation) + Send>;
 
 impl Server {
     pub(crate) fn new(
         crypto: Arc<dyn crypto::ServerConfig>,
         transport: TransportConfig,
-        accept: Box<dyn FnMut(SocketAddr, Conversation) + Send>,
+        accept: Accept,
     ) -> Self {
         let mut config = ServerConfig::with_crypto(Arc::clone(&crypto));
         config.transport_config(Arc::new(transport)).max_incoming(MOST_INCOMING);
@@ -104,8 +107,8 @@ impl Endpoint {
         let ecn = ecn.map(|ecn| if ecn == EcnCodepoint::Ect1 { EcnCodepoint::Ect0 } else { ecn });
         match self.inner.handle(now, path, ecn, bytes, buffer) {
             None => Answer::None,
-            // Nobody's address is known here: an answer is never longer than what it answers, so that nobody can have many
-            // bytes sent to another for few.
+            // Nobody's address is known here: an answer is never longer than what it answers, so that nobody can have
+            // many bytes sent to another for few.
             Some(DatagramEvent::Response(transmit)) if transmit.size > length => Answer::None,
             Some(DatagramEvent::Response(transmit)) => Answer::Send(transmit),
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
@@ -120,7 +123,8 @@ impl Endpoint {
     }
 
     fn on_incoming(&mut self, now: Instant, incoming: Incoming, buffer: &mut Vec<u8>) -> Answer {
-        // Whoever connects shows first that it is at its address (RFC 9000 section 8.1.2); only then does it cost anything.
+        // Whoever connects shows first that it is at its address (RFC 9000 section 8.1.2); only then does it cost
+        // anything.
         if !incoming.remote_address_validated() {
             return match self.inner.retry(incoming, buffer) {
                 Ok(transmit) => Answer::Send(transmit),
@@ -131,18 +135,19 @@ impl Endpoint {
             };
         }
         let remote = incoming.remote_address();
-        let of_one = self.links.values().filter(|link| link.remote.ip() == remote.ip()).count();
+        let home = home(remote.ip());
+        let of_one = self.links.values().filter(|link| self::home(link.remote.ip()) == home).count();
         let Some(server) = self.server.as_mut().filter(|_| self.links.len() < MOST && of_one < MOST_OF_ONE)
         else {
             return Answer::Send(self.inner.refuse(incoming, buffer));
         };
-        let arrivals = Arrivals::default();
+        let conversation = Conversation::new(&self.waker);
+        let arrivals = Arrivals::new(Arc::clone(&conversation.arrived));
         let mut config = server.config.clone();
         config.crypto =
             Arc::new(Overheard { inner: Arc::clone(&server.crypto), ear: Arc::new(arrivals.clone()) });
         match self.inner.accept(incoming, now, buffer, Some(Arc::new(config))) {
             Ok((handle, connection)) => {
-                let conversation = Conversation::new(&self.waker);
                 let role = Role::Receives(Box::new(Receives::new(arrivals, self.clock)));
                 self.links.insert(handle, Link::new(connection, role, conversation.clone(), remote));
                 (server.accept)(remote, conversation);
@@ -192,16 +197,20 @@ impl Endpoint {
         })
     }
 
-    /// The datagram is handed to the network now.
-    pub(crate) fn departing(&mut self, handle: ConnectionHandle, now: Instant) {
-        if let Some(link) = self.links.get_mut(&handle) {
-            link.departing(now);
-        }
+    /// The datagram is handed to the network now; its time, if that matters: it must go alone.
+    pub(crate) fn departing(&mut self, handle: ConnectionHandle, now: Instant) -> Option<Instant> {
+        self.links.get_mut(&handle).and_then(|link| link.departing(now))
     }
 
     /// When [`drive`](Self::drive) must be called at the latest, and whether to the microsecond.
     pub(crate) fn timer(&self) -> Option<(Instant, bool)> {
         self.links.values().filter_map(Link::timer).min()
+    }
+
+    /// How many connections there are.
+    #[cfg(any(test, feature = "rehearsal"))]
+    pub(crate) fn connections(&self) -> usize {
+        self.links.len()
     }
 
     /// Whether no connection is left.
@@ -240,5 +249,25 @@ impl Endpoint {
         } else {
             IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 2])
         }
+    }
+}
+
+/// What somebody has one of: an address of IPv4, but a /64 of IPv6 (RFC 6177).
+fn home(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::from((u128::from(v6) >> 64 << 64).to_be_bytes()),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::home;
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one() {
+        let same = |one: &str, other: &str| home(one.parse().unwrap()) == home(other.parse().unwrap());
+        assert!(same("2001:db8:1:2::1", "2001:db8:1:2:ffff::9") && same("::ffff:192.0.2.1", "192.0.2.1"));
+        assert!(!same("2001:db8:1:2::1", "2001:db8:1:3::1") && !same("192.0.2.1", "192.0.2.2"));
     }
 }

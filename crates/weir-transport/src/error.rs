@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use noq_proto::ConnectionError;
+use noq_proto::{ConnectionError, TransportErrorCode};
 use thiserror::Error;
 
 use crate::identity::Fingerprint;
@@ -22,8 +22,8 @@ pub enum Error {
     Trust(String),
     /// The receiver has another certificate than the one that is expected.
     #[error(
-        "the receiver is not the one you trust: its certificate has the fingerprint {found}, not {expected}; if it was made \
-         anew, take the fingerprint that the receiver prints"
+        "the receiver is not the one you trust: its certificate has the fingerprint {found}, not {expected}; if it \
+         was made anew, take the fingerprint that the receiver prints"
     )]
     Fingerprint {
         /// The trusted one.
@@ -66,6 +66,11 @@ impl Error {
             }
             ConnectionError::ApplicationClosed(close) => {
                 Self::Closed(readable(&String::from_utf8_lossy(&close.reason)))
+            }
+            ConnectionError::ConnectionClosed(close)
+                if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
+            {
+                Self::Refused("it has as many connections as it takes".to_owned())
             }
             ConnectionError::TimedOut if !was_up => Self::Silent(remote),
             ConnectionError::TimedOut => Self::Lost(format!("nothing was heard from {remote} for a while")),

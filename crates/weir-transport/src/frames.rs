@@ -34,8 +34,9 @@ pub(crate) struct Acknowledged {
     pub(crate) marked: Option<u64>,
 }
 
-/// Looks at the acknowledgements at the front of a packet, where noq has them, behind frames of one byte at most. The answer
-/// is whether the packet asks to be acknowledged itself (RFC 9002 section 2); of what cannot be read, that it does.
+/// Looks at the acknowledgements at the front of a packet, where noq has them, behind frames of one byte at most. The
+/// answer is whether the packet asks to be acknowledged itself (RFC 9002 section 2); of what cannot be read, that it
+/// does.
 pub(crate) fn look(mut frames: &[u8], mut each: impl FnMut(Acknowledged)) -> bool {
     const PADDING: u64 = 0x00;
     /// PING, HANDSHAKE_DONE, and IMMEDIATE_ACK (draft-ietf-quic-ack-frequency).

@@ -1,4 +1,5 @@
-//! The two sub-flows of a connection as noq's paths: each path has the gate of one sub-flow as its congestion controller.
+//! The two sub-flows of a connection as noq's paths: each path has the gate of one sub-flow as its congestion
+//! controller.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use crate::clock::Clock;
 use crate::door::Door;
 use crate::marks::Marks;
 
-/// What makes the bridges of both paths. The first path is the heavy sub-flow's, all later ones are the light one's: noq
-/// makes the bridge of a path when the path is opened.
+/// What makes the bridges of both paths. The first path is the heavy sub-flow's, all later ones are the light one's:
+/// noq makes the bridge of a path when the path is opened.
 pub(crate) struct Gates {
     paths: [Arc<GatedPath>; 2],
     built: AtomicUsize,
@@ -82,7 +83,8 @@ impl Make for GatedPath {
     }
 }
 
-/// A gate that the host drives: it tells the connection itself what was sent, when that happens, and when timers are due.
+/// A gate that the host drives: it tells the connection itself what was sent, when that happens, and when timers are
+/// due.
 struct HeldGate {
     gate: Gate,
     begun: Arc<AtomicBool>,
@@ -142,13 +144,14 @@ impl Ledger {
     /// As many as [`weir_fq::Connection`] remembers.
     const MOST: usize = 1 << 16;
 
-    /// The next packet of the sub-flow has this number on its path.
-    pub(crate) fn push(&mut self, number: u64) {
+    /// The next packet of the sub-flow has this number on its path; what the connection calls it.
+    pub(crate) fn push(&mut self, number: u64) -> u64 {
         if self.numbers.len() == Self::MOST {
             self.numbers.pop_front();
             self.first += 1;
         }
         self.numbers.push_back(number);
+        self.first + self.numbers.len() as u64 - 1
     }
 
     /// What the connection calls the packet of this number; none if it is not one of the sub-flow's, or too old.
@@ -165,22 +168,37 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// What a host that woke up late may make up for at once: so much time or so many packets (RFC 9002 section 7.7 holds an
-    /// initial window for harmless), but no more than so much time. noq's pacer has the same numbers.
+    /// What a host that woke up late may make up for at once, if the controller does not say: so much time or so many
+    /// packets (RFC 9002 section 7.7 holds an initial window for harmless), but no more than so much time. noq's pacer
+    /// has the same numbers.
     const BURST: Duration = Duration::from_millis(2);
     const PACKETS: u64 = INITIAL as u64;
     const LONGEST: Duration = Duration::from_millis(10);
+    /// What it may make up for in any case, as one packet: sleeps end late by tens of microseconds, on a busy host by
+    /// some hundreds. More would go in one burst whenever the window, not the rate, has held packets back, and a short
+    /// buffer would lose it.
+    const GRAIN: Duration = Duration::from_micros(250);
 
     /// When the next packet may go.
     pub(crate) const fn next(&self) -> Time {
         self.next
     }
 
-    /// A packet of `bytes` went at `now`, of a path of this rate.
-    pub(crate) fn pass(&mut self, now: Time, bytes: u64, rate: Option<Rate>, burst: Option<Duration>) {
+    /// A packet of `bytes` went at `now`, of a path of this rate, in bursts of this length; `made_up` is what the
+    /// controller lets a late host make up for.
+    pub(crate) fn pass(
+        &mut self,
+        now: Time,
+        bytes: u64,
+        rate: Option<Rate>,
+        burst: Option<Duration>,
+        made_up: Option<Duration>,
+    ) {
         let Some(rate) = rate else { return };
-        let packets = rate.time_for(bytes * Self::PACKETS).min(Self::LONGEST);
-        let late = burst.unwrap_or(Self::BURST).max(packets);
+        let late = match made_up {
+            Some(made_up) => made_up.max(rate.time_for(bytes)).max(Self::GRAIN),
+            None => burst.unwrap_or(Self::BURST).max(rate.time_for(bytes * Self::PACKETS).min(Self::LONGEST)),
+        };
         self.next = self.next.max(Time::ZERO + now.since(Time::ZERO + late)) + rate.time_for(bytes);
     }
 }
@@ -207,19 +225,32 @@ mod tests {
 
     #[test]
     fn a_late_host_makes_up_for_one_burst() {
-        // 1250 bytes last a millisecond, and ten packets ten; at the other rate 10 us, and a burst is as long as is said.
+        // 1250 bytes last a millisecond, and ten packets ten; at the other rate 10 us, and a burst is as long as is
+        // said.
         let [slow, fast] = [10_000_000, 1_000_000_000].map(|bits| Some(Rate::from_bits_per_sec(bits)));
         let at = |micros| Time::ZERO + Duration::from_micros(micros);
         let mut pace = Pace::default();
         for (now, next) in [(100_000, 91_000), (100_000, 92_000), (101_000, 93_000), (150_000, 141_000)] {
-            pace.pass(at(now), 1250, slow, None);
+            pace.pass(at(now), 1250, slow, None, None);
             assert_eq!(pace.next(), at(next), "at {now} us");
         }
         for (burst, next) in [(None, 198_010), (Some(5_000), 198_020), (Some(50), 199_910)] {
-            pace.pass(at(200_000), 1250, fast, burst.map(Duration::from_micros));
+            pace.pass(at(200_000), 1250, fast, burst.map(Duration::from_micros), None);
             assert_eq!(pace.next(), at(next), "{burst:?}");
         }
-        pace.pass(at(300_000), 1250, None, None);
+        pace.pass(at(300_000), 1250, None, None, None);
         assert_eq!(pace.next(), at(199_910));
+    }
+
+    #[test]
+    fn where_nothing_may_be_made_up_a_late_host_catches_up_by_one_packet() {
+        let rate = Some(Rate::from_bits_per_sec(10_000_000));
+        let at = |micros| Time::ZERO + Duration::from_micros(micros);
+        let mut pace = Pace::default();
+        // A millisecond each; the second is 0.1 ms late, the third 0.9 ms, the fourth 8 ms.
+        for (now, next) in [(100_000, 100_000), (100_100, 101_000), (101_900, 102_000), (110_000, 110_000)] {
+            pace.pass(at(now), 1250, rate, None, Some(Duration::ZERO));
+            assert_eq!(pace.next(), at(next), "at {now} us");
+        }
     }
 }

@@ -80,8 +80,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads a certificate, perhaps with those that signed it, and its key from a file in PEM; if there is no such file, makes
-    /// a certificate that signs itself and writes it there, for its owner's eyes alone.
+    /// Reads a certificate, perhaps with those that signed it, and its key from a file in PEM; if there is no such
+    /// file, makes a certificate that signs itself and writes it there, for its owner's eyes alone.
     ///
     /// # Errors
     /// If the file cannot be read, written or understood.
@@ -96,13 +96,27 @@ impl Identity {
             }
             Err(error) => return Err(wrong(&error)),
         };
-        let chain: Vec<_> =
-            CertificateDer::pem_slice_iter(&text).collect::<Result<_, _>>().map_err(|error| wrong(&error))?;
+        Self::from_pem(&text).map_err(|error| wrong(&error))
+    }
+
+    /// Makes one that is kept nowhere.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn make() -> Result<Self, Error> {
+        let text = made().map_err(|error| Error::Identity(error.to_string()))?;
+        Self::from_pem(text.as_bytes()).map_err(Error::Identity)
+    }
+
+    fn from_pem(text: &[u8]) -> Result<Self, String> {
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(text)
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())?;
         if chain.is_empty() {
-            return Err(wrong(&"there is no certificate in it"));
+            return Err("there is no certificate in it".to_owned());
         }
-        let key = PrivateKeyDer::from_pem_slice(&text)
-            .map_err(|error| wrong(&format!("there is no private key in it: {error}")))?;
+        let key = PrivateKeyDer::from_pem_slice(text)
+            .map_err(|error| format!("there is no private key in it: {error}"))?;
         Ok(Self { chain, key })
     }
 
@@ -111,8 +125,8 @@ impl Identity {
         Fingerprint::of(&self.chain[0])
     }
 
-    /// Secrets that are the same whenever it is used: a receiver that was started anew can tell senders at once that it knows
-    /// nothing of their connections (RFC 9000 section 10.3.2).
+    /// Secrets that are the same whenever it is used: a receiver that was started anew can tell senders at once that it
+    /// knows nothing of their connections (RFC 9000 section 10.3.2).
     pub(crate) fn endpoint(&self) -> EndpointConfig {
         let secret = |purpose: &str| {
             let mut context = Context::new(&SHA256);
@@ -155,6 +169,8 @@ fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}", std::process::id()));
+    // One that was left by a process that ended in between.
+    let _ = fs::remove_file(&temporary);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     let written =
         file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&temporary, path));

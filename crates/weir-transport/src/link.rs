@@ -104,10 +104,12 @@ impl Link {
         self.connection.poll_transmit(now, std::num::NonZeroUsize::MIN, buffer)
     }
 
-    /// The datagram that [`transmit`](Self::transmit) has made is handed to the network now.
-    pub(crate) fn departing(&mut self, now: Instant) {
-        if let Role::Sends(sends) = &mut self.role {
-            sends.departing(now);
+    /// The datagram that [`transmit`](Self::transmit) has made is handed to the network now; its time, if that
+    /// matters: it must go alone.
+    pub(crate) fn departing(&mut self, now: Instant) -> Option<Instant> {
+        match &mut self.role {
+            Role::Sends(sends) => sends.departing(now),
+            Role::Receives(_) => None,
         }
     }
 

@@ -164,7 +164,8 @@ fn check_times(told: impl Iterator<Item = Told>, turns: u32) {
         }
     }
     assert!(late.len() == turns as usize && late.len() > 4 * unasked, "{unasked} packets went unasked");
-    // Nothing is lost on the loopback interface, and all arrivals but the last ones are told before the detection is over.
+    // Nothing is lost on the loopback interface, and all arrivals but the last ones are told before the detection is
+    // over.
     assert!(arrived.len() + 2 >= turns as usize, "{} arrived", arrived.len());
     arrived.sort();
     assert!(arrived.is_sorted_by_key(|(_, at, _)| *at), "{arrived:?}");

@@ -1,6 +1,6 @@
 //! How many packets the receiver says were marked: noq tells its controllers only that there were some, but scalable
-//! controllers answer to how many. The count is in the receiver's ACK frames (RFC 9000 section 19.3.2), so each packet's
-//! frames are looked at once it is decrypted, just before noq reads them.
+//! controllers answer to how many. The count is in the receiver's ACK frames (RFC 9000 section 19.3.2), so each
+//! packet's frames are looked at once it is decrypted, just before noq reads them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -59,7 +59,7 @@ impl Message {
         bytes.freeze()
     }
 
-    fn decode(kind: u8, mut fields: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(kind: u8, mut fields: &[u8]) -> Option<Self> {
         let digest = |fields: &[u8]| Digest::try_from(fields).ok();
         let number = |fields: &mut &[u8]| fields.try_get_u64().ok();
         let message = match kind {
@@ -107,7 +107,7 @@ impl Talk {
                 return Ok(Some(message));
             }
             match self.conversation.hear.read_until(until)? {
-                Some(Some(bytes)) => self.heard.extend_from_slice(&bytes),
+                Some(Some(chunks)) => chunks.iter().for_each(|bytes| self.heard.extend_from_slice(bytes)),
                 Some(None) => return Err(Error::Closed("it says no more".to_owned())),
                 None => return Ok(None),
             }

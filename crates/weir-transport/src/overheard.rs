@@ -1,5 +1,5 @@
-//! Packets as they are decrypted. noq tells neither their numbers nor what their ACK frames count, so the keys of an end
-//! are wrapped: whoever listens gets each packet of the application just before noq reads it.
+//! Packets as they are decrypted. noq tells neither their numbers nor what their ACK frames count, so the keys of an
+//! end are wrapped: whoever listens gets each packet of the application just before noq reads it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub trait Hear: Send + Sync + 'static {
     /// A connection begins.
     fn begin(&self) {}
 
-    /// A packet with a short header has been decrypted: its path, its number there, and its frames. A packet that arrived
-    /// twice comes twice.
+    /// A packet with a short header has been decrypted: its path, its number there, and its frames. A packet that
+    /// arrived twice comes twice.
     fn packet(&self, path: PathId, number: u64, frames: &[u8]);
 }
 
@@ -106,6 +106,10 @@ impl Session for OverheardSession {
     fn write_handshake(&mut self, data: &mut Vec<u8>) -> Option<Keys> {
         let mut keys = self.inner.write_handshake(data)?;
         keys.packet.remote = self.listen(keys.packet.remote);
+        #[cfg(any(test, feature = "rehearsal"))]
+        {
+            keys.packet.local = self.listen(keys.packet.local);
+        }
         Some(keys)
     }
 
@@ -136,6 +140,11 @@ struct OverheardKey {
 
 impl PacketKey for OverheardKey {
     fn encrypt(&self, path: PathId, packet: u64, buffer: &mut [u8], header_len: usize) {
+        #[cfg(any(test, feature = "rehearsal"))]
+        {
+            let end = buffer.len() - self.key.tag_len();
+            crate::rehearsal::tamper(&mut buffer[header_len..end]);
+        }
         self.key.encrypt(path, packet, buffer, header_len);
     }
 

@@ -22,9 +22,16 @@ pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
         _ if name.len() > LONGEST_NAME => Err("the file's name is longer than 240 bytes"),
         _ if name.starts_with('.') => Err("the file's name begins with a dot"),
         _ if name.contains('/') => Err("the file's name has a folder in it"),
-        _ if name.chars().any(char::is_control) => Err("the file's name has control characters in it"),
+        _ if name.chars().any(|letter| letter.is_control() || turns(letter)) => {
+            Err("the file's name has control characters in it")
+        }
         _ => Ok(()),
     }
+}
+
+/// Whether a character turns the direction of writing, by which a name can look like another (Unicode's Bidi_Control).
+const fn turns(letter: char) -> bool {
+    matches!(letter, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Why a file cannot arrive.
@@ -45,14 +52,22 @@ pub(crate) struct Partial {
     written: u64,
     buffer: Vec<u8>,
     hash: Hash,
+    /// It has its name, or was removed.
+    is_settled: bool,
 }
 
 impl Partial {
     /// Opens the part of a file of this name and size, which may have been begun earlier.
     ///
     /// # Errors
-    /// If another sender sends it now, it does not fit, or it cannot be written.
-    pub(crate) fn open(folder: &Path, name: &str, size: u64) -> Result<Self, Unopened> {
+    /// If another sender sends it now, it does not fit, it cannot be written, or `go_on` says no while what is there is
+    /// read.
+    pub(crate) fn open(
+        folder: &Path,
+        name: &str,
+        size: u64,
+        go_on: impl Fn() -> bool,
+    ) -> Result<Self, Unopened> {
         check_name(name).map_err(|why| Unopened::No(why.to_owned()))?;
         let whole = folder.join(name);
         let part = folder.join(format!(".{name}{PART}"));
@@ -84,8 +99,8 @@ impl Partial {
         if free(&file).is_ok_and(|free| free < size - written) {
             return Err(Unopened::No(format!("there is no room for '{name}'")));
         }
-        let hash = Hash::of_front(&mut file, written, || true).map_err(failed)?;
-        Ok(Self { file, part, whole, written, buffer: Vec::with_capacity(CHUNK), hash })
+        let hash = Hash::of_front(&mut file, written, go_on).map_err(failed)?;
+        Ok(Self { file, part, whole, written, buffer: Vec::with_capacity(CHUNK), hash, is_settled: false })
     }
 
     /// Bytes that are there.
@@ -128,15 +143,26 @@ impl Partial {
         self.flush()?;
         self.file.sync_all()?;
         rename_new(&self.part, &self.whole)?;
+        self.is_settled = true;
         if let Some(folder) = self.whole.parent() {
             File::open(folder)?.sync_all()?;
         }
-        Ok(self.whole)
+        Ok(self.whole.clone())
     }
 
     /// Removes it.
-    pub(crate) fn remove(self) -> io::Result<()> {
+    pub(crate) fn remove(mut self) -> io::Result<()> {
+        self.is_settled = true;
         fs::remove_file(&self.part)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // Of somebody who only said what it would send, nothing stays behind.
+        if !self.is_settled && self.len() == 0 {
+            let _ = fs::remove_file(&self.part);
+        }
     }
 }
 
@@ -183,6 +209,7 @@ mod tests {
             "a\0b",
             "a\nb",
             "\u{1b}[2J",
+            "a\u{202e}fdp.exe",
             &"x".repeat(241),
         ] {
             assert!(check_name(name).is_err(), "{name:?}");
@@ -192,7 +219,7 @@ mod tests {
     #[test]
     fn a_part_is_found_again_and_becomes_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || Partial::open(folder.path(), "file", 10);
+        let open = || Partial::open(folder.path(), "file", 10, || true);
         let mut part = open().unwrap();
         part.push(b"hello").unwrap();
         assert!(matches!(open(), Err(Unopened::Busy)));
@@ -215,16 +242,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("file"), "mine").unwrap();
-        let part = Partial::open(folder.path(), "file", 0).unwrap();
+        let part = Partial::open(folder.path(), "file", 0, || true).unwrap();
         assert_eq!(part.finish().unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(at("file")).unwrap(), b"mine");
 
         std::os::unix::fs::symlink(at("file"), at(".other.weir-part")).unwrap();
-        assert!(Partial::open(folder.path(), "other", 0).is_err());
+        assert!(Partial::open(folder.path(), "other", 0, || true).is_err());
 
         fs::write(at(".long.weir-part"), "too much").unwrap();
-        assert_eq!(Partial::open(folder.path(), "long", 3).unwrap().len(), 0);
-        let large = Partial::open(folder.path(), "large", u64::MAX);
+        assert_eq!(Partial::open(folder.path(), "long", 3, || true).unwrap().len(), 0);
+        Partial::open(folder.path(), "nothing", 3, || true).unwrap();
+        assert!(!at(".nothing.weir-part").exists());
+        let large = Partial::open(folder.path(), "large", u64::MAX, || true);
         assert!(matches!(large, Err(Unopened::No(why)) if why.contains("no room")));
     }
 }

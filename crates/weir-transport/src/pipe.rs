@@ -123,21 +123,21 @@ impl Pipe {
         self.waker.wake();
     }
 
-    /// Reads, and waits for something to read until then: none if nothing came, none inside at the end.
-    pub(crate) fn read_until(&self, until: Instant) -> Result<Option<Option<Bytes>>, Error> {
+    /// Reads all that is there, and waits for something to read until then: none if nothing came, none inside at the
+    /// end.
+    pub(crate) fn read_until(&self, until: Instant) -> Result<Option<Option<VecDeque<Bytes>>>, Error> {
         let mut state = self.state();
         loop {
-            if let Some(chunk) = state.chunks.pop_front() {
-                state.bytes -= chunk.len();
-                // Not for each chunk: there are as many as packets.
-                let wakes = state.full && state.bytes <= self.inner.most / 2;
-                state.full &= !wakes;
+            if !state.chunks.is_empty() {
+                let chunks = std::mem::take(&mut state.chunks);
+                state.bytes = 0;
+                let wakes = std::mem::take(&mut state.full);
                 drop(state);
                 self.inner.changed.notify_all();
                 if wakes {
                     self.waker.wake();
                 }
-                return Ok(Some(Some(chunk)));
+                return Ok(Some(Some(chunks)));
             }
             match &state.broken {
                 _ if state.finished => return Ok(Some(None)),
@@ -166,13 +166,20 @@ impl Pipe {
         }
     }
 
-    /// Puts a chunk in, without waiting; the writer asks [`room`](Self::room) before.
-    pub(crate) fn put(&self, chunk: Bytes) {
+    /// Puts chunks in, without waiting; the writer asks [`room`](Self::room) before. The reader is woken once for all of
+    /// them: there are as many as packets.
+    pub(crate) fn put_all(&self, chunks: impl Iterator<Item = Bytes>) {
         let mut state = self.state();
-        state.bytes += chunk.len();
-        state.chunks.push_back(chunk);
+        let before = state.chunks.len();
+        for chunk in chunks {
+            state.bytes += chunk.len();
+            state.chunks.push_back(chunk);
+        }
+        let some = state.chunks.len() > before;
         drop(state);
-        self.inner.changed.notify_all();
+        if some {
+            self.inner.changed.notify_all();
+        }
     }
 
     /// Bytes that it can still hold. If none, the thread of the endpoint is woken when there is room again.
@@ -195,7 +202,8 @@ impl Pipe {
     /// Reads, however long it takes.
     pub(crate) fn read(&self) -> Result<Option<Bytes>, Error> {
         const LONG: std::time::Duration = std::time::Duration::from_secs(60);
-        self.read_until(now() + LONG).map(|read| read.expect("something in a minute"))
+        let read = self.read_until(now() + LONG)?.expect("something in a minute");
+        Ok(read.map(|chunks| chunks.into_iter().flatten().collect()))
     }
 }
 
@@ -219,7 +227,7 @@ mod tests {
         let mut read = 0;
         while let Some(chunk) = pipe.read().unwrap() {
             read += chunk.len();
-            assert!(pipe.state().bytes <= 17);
+            assert!(chunk.len() <= 17 && pipe.state().bytes <= 17);
         }
         thread.join().unwrap();
         assert_eq!((read, pipe.take(), pipe.room()), (800, Chunk::End, 10));
@@ -228,7 +236,7 @@ mod tests {
     #[test]
     fn a_torn_pipe_gives_what_it_had() {
         let pipe = Pipe::new(10, &Waker::new().unwrap());
-        pipe.put(Bytes::from_static(b"ab"));
+        pipe.put_all([Bytes::from_static(b"ab")].into_iter());
         pipe.tear(&Error::Closed("gone".into()));
         assert_eq!(pipe.read().unwrap().as_deref(), Some(&b"ab"[..]));
         assert_eq!(pipe.read().unwrap_err().to_string(), Error::Closed("gone".into()).to_string());

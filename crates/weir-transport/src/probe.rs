@@ -1,5 +1,5 @@
-//! Looks at the path to a receiver: is its bottleneck fair-queued, and what does it carry? What is sent for it is thrown
-//! away there.
+//! Looks at the path to a receiver: is its bottleneck fair-queued, and what does it carry? What is sent for it is
+//! thrown away there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,7 +12,8 @@ use weir_fq::{Chosen, Connection, Detector, Findings, Options};
 
 use crate::Error;
 use crate::clock::now;
-use crate::connect::{Peer, connect};
+use crate::connect::{Lateness, Peer, connect};
+use crate::departures::Departed;
 use crate::messages::{Message, Talk, unexpected};
 use crate::pipe::Pipe;
 
@@ -26,6 +27,10 @@ pub struct Probed {
     pub took: Duration,
     /// The sender's ports: of the heavy sub-flow, and of the light one.
     pub ports: [u16; 2],
+    /// How late the packets left; none if there were none, or the kernel let them go.
+    pub lateness: Option<Lateness>,
+    /// Who let them go at their times.
+    pub departed: Departed,
     /// The detector.
     pub detector: &'static str,
 }
@@ -86,7 +91,15 @@ pub fn probe(job: ProbeJob<'_>) -> Result<(), Error> {
         if findings.detections > seen {
             (seen, asked) = (findings.detections, now());
             let took = took(&findings);
-            if !watch(&Probed { findings, took, ports: sending.ports, detector }) || again.is_none() {
+            if !watch(&Probed {
+                findings,
+                took,
+                ports: sending.ports,
+                lateness: sending.lateness(),
+                departed: sending.departed(),
+                detector,
+            }) || again.is_none()
+            {
                 break Ok(());
             }
         } else if now().duration_since(asked)

@@ -1,7 +1,9 @@
 //! A receiver: takes files, and lets senders look at the path to it.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -101,6 +103,10 @@ impl Receiver {
         let ReceiverOptions { listen: local, identity, folder, largest } = options;
         let rules = Arc::new(Rules { folder, largest, listener });
         let accept = Box::new(move |from, conversation: Conversation| {
+            // A thread may outlive its connection a little, so that these are more than connections can be.
+            if Arc::strong_count(&rules) > MOST_THREADS {
+                return conversation.close("it has as many senders as it takes");
+            }
             let (rules, own) = (Arc::clone(&rules), conversation.clone());
             let thread = std::thread::Builder::new().name("weir-receiver".to_owned());
             if thread.spawn(move || rules.serve(from, own)).is_err() {
@@ -124,6 +130,8 @@ struct Rules {
     listener: Listener,
 }
 
+/// Senders that are served at once.
+const MOST_THREADS: usize = 64;
 /// Who connects says within this what it wants.
 const SOON: Duration = Duration::from_secs(10);
 /// Who has said that it sends a file sends some of it in this.
@@ -175,9 +183,11 @@ impl Rules {
             )));
         }
         let began = now();
-        let mut part = self.wait_for(folder, name, size)?;
+        let go_on = || !talk.conversation.is_over();
+        let mut part = self.wait_for(folder, name, size, &go_on)?;
         let whole = folder.join(name);
-        let there = there(&whole, size).map_err(|error| no(format!("cannot read '{name}': {error}")))?;
+        let there =
+            there(&whole, size, go_on).map_err(|error| no(format!("cannot read '{name}': {error}")))?;
         if let Some(digest) = there {
             // Nothing of it is there in part.
             let _ = part.remove();
@@ -217,13 +227,19 @@ impl Rules {
     }
 
     /// Opens the part of a file, once no other sender has it: one that was killed seems to be there for a while.
-    fn wait_for(&self, folder: &Path, name: &str, size: u64) -> Result<Partial, Error> {
+    fn wait_for(
+        &self,
+        folder: &Path,
+        name: &str,
+        size: u64,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Partial, Error> {
         let until = now() + WAIT;
         loop {
-            match Partial::open(folder, name, size) {
+            match Partial::open(folder, name, size, go_on) {
                 Ok(part) => return Ok(part),
                 Err(Unopened::No(why)) => return Err(Error::Refused(why)),
-                Err(Unopened::Busy) if now() < until => sleep(APART),
+                Err(Unopened::Busy) if now() < until && go_on() => sleep(APART),
                 Err(Unopened::Busy) => {
                     return Err(Error::Refused(format!("'{name}' is arriving from another sender")));
                 }
@@ -235,16 +251,19 @@ impl Rules {
     fn fill(&self, talk: &Talk, part: &mut Partial, name: &str, size: u64) -> Result<(), Error> {
         let (mut told, mut news) = (Told::new(), Told::new());
         while part.len() < size {
-            let Some(bytes) = talk.conversation.bulk.read_until(news.last + SILENCE)? else {
+            let Some(chunks) = talk.conversation.bulk.read_until(news.last + SILENCE)? else {
                 return Err(Error::Message("it sends nothing of its file".to_owned()));
             };
-            let Some(bytes) = bytes else {
+            let Some(chunks) = chunks else {
                 return Err(Error::Closed("before the end of the file".to_owned()));
             };
-            if bytes.len() as u64 > size - part.len() {
-                return Err(Error::Message("it sends more than its file has".to_owned()));
+            for bytes in chunks {
+                if bytes.len() as u64 > size - part.len() {
+                    return Err(Error::Message("it sends more than its file has".to_owned()));
+                }
+                part.push(&bytes)
+                    .map_err(|error| Error::Refused(format!("cannot write '{name}': {error}")))?;
             }
-            part.push(&bytes).map_err(|error| Error::Refused(format!("cannot write '{name}': {error}")))?;
             news.is_due(Duration::ZERO);
             if told.is_due(APART) {
                 let bytes = part.len();
@@ -292,7 +311,7 @@ impl Rules {
         loop {
             let until = now() + SILENCE;
             match talk.conversation.bulk.read_until(until) {
-                Ok(Some(Some(chunk))) => bytes += chunk.len() as u64,
+                Ok(Some(Some(chunks))) => bytes += chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>(),
                 Ok(None) => {}
                 Ok(Some(None)) | Err(_) => break,
             }
@@ -323,9 +342,10 @@ impl Told {
     }
 }
 
-/// The digest of a file that is there already, or what is no file's digest if it has another size; none if it is not there.
-fn there(path: &Path, size: u64) -> io::Result<Option<Digest>> {
-    let there = match std::fs::metadata(path) {
+/// The digest of a file that is there already, or what is no file's digest if it has another size or is no file, but a
+/// link to one; none if it is not there. Nothing if `go_on` says no meanwhile.
+fn there(path: &Path, size: u64, go_on: impl Fn() -> bool) -> io::Result<Option<Digest>> {
+    let there = match std::fs::symlink_metadata(path) {
         Ok(there) => there,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -333,6 +353,28 @@ fn there(path: &Path, size: u64) -> io::Result<Option<Digest>> {
     if !there.is_file() || there.len() != size {
         return Ok(Some(Digest::default()));
     }
-    let hash = Hash::of_front(&mut std::fs::File::open(path)?, size, || true)?;
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    let hash = Hash::of_front(&mut file, size, go_on)?;
     Ok(Some(hash.digest()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::there;
+    use crate::digest::Hash;
+    use crate::messages::Digest;
+
+    #[test]
+    fn links_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("secret"), "hush").unwrap();
+        std::os::unix::fs::symlink(at("secret"), at("link")).unwrap();
+        let mut hash = Hash::new();
+        hash.update(b"hush");
+        assert_eq!(there(&at("secret"), 4, || true).unwrap(), Some(hash.digest()));
+        assert_eq!(there(&at("link"), 4, || true).unwrap(), Some(Digest::default()));
+        assert_eq!(there(&at("none"), 4, || true).unwrap(), None);
+        assert!(there(&at("secret"), 4, || false).is_err());
+    }
 }

@@ -1,5 +1,5 @@
-//! Reports of arrivals: QUIC's acknowledgements say what has arrived, but not when, nor in which order across paths. So the
-//! receiver tells both, in DATAGRAM frames (RFC 9221).
+//! Reports of arrivals: QUIC's acknowledgements say what has arrived, but not when, nor in which order across paths. So
+//! the receiver tells both, in DATAGRAM frames (RFC 9221).
 //!
 //! A report is a list of arrivals, oldest first, in QUIC's variable-length integers (RFC 9000 section 16):
 //!
@@ -72,12 +72,17 @@ pub(crate) struct Reporter {
     /// Of these, from the front, told once.
     told: usize,
     last: Time,
+    /// A packet has arrived that ends something: a pair or a train.
+    is_end: bool,
 }
 
 impl Reporter {
     /// Reports are this far apart: a millisecond makes news hardly older, and a thousand reports a second cost little
     /// beside acknowledgements.
     const APART: Duration = Duration::from_millis(1);
+    /// The same once a packet of the light sub-flow has arrived. It has few, each of them ends a pair or a train, and
+    /// on a short path the sender would wait longer for the report than for the packet.
+    const APART_AT_END: Duration = Duration::from_micros(200);
     /// Arrivals that are kept at most; of more, the oldest are not told.
     const MOST: usize = 512;
     /// The longest that an arrival can be in a report.
@@ -89,12 +94,14 @@ impl Reporter {
             self.arrivals.pop_front();
             self.told = self.told.saturating_sub(1);
         }
+        self.is_end |= arrival.path != 0;
         self.arrivals.push_back(arrival);
     }
 
     /// When the next report is due; none without news.
     pub(crate) fn due(&self) -> Option<Time> {
-        (self.told < self.arrivals.len()).then(|| self.last + Self::APART)
+        let apart = if self.is_end { Self::APART_AT_END } else { Self::APART };
+        (self.told < self.arrivals.len()).then(|| self.last + apart)
     }
 
     /// A report of at most `room` bytes; none without news.
@@ -105,7 +112,7 @@ impl Reporter {
         if news == 0 || most == 0 {
             return None;
         }
-        self.last = now;
+        (self.last, self.is_end) = (now, false);
         let skipped = (self.told + news.min(most)).saturating_sub(most).min(self.told);
         self.arrivals.drain(..skipped);
         self.told -= skipped;

@@ -1,13 +1,14 @@
-//! The thread of an endpoint: it reads its sockets, sends what is due at the time that it is due, and sleeps in between.
+//! The thread of an endpoint: it reads its sockets, sends what is due at the time that it is due, and sleeps in
+//! between.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use noq_proto::FourTuple;
+use noq_proto::{FourTuple, Transmit};
 
 use crate::Error;
 use crate::clock::now;
@@ -20,6 +21,8 @@ use crate::socket::Socket;
 const AWAKE: Duration = Duration::from_micros(60);
 /// Datagrams that are read or sent before the other is looked at.
 const BATCH: usize = 32;
+/// Bytes that the kernel takes for datagrams at once.
+const MOST_BYTES: usize = 65_000;
 /// The longest sleep, after which the stop switch is looked at.
 const SLEEP: Duration = Duration::from_millis(500);
 
@@ -54,6 +57,7 @@ impl Running {
             refused: 0,
             refused_since: None,
             told: now(),
+            batch: Vec::with_capacity(BATCH * 1500),
         };
         let thread = std::thread::Builder::new()
             .name("weir-transport".to_owned())
@@ -89,6 +93,31 @@ struct Thread {
     refused_since: Option<Instant>,
     /// The newest time that the endpoint was told.
     told: Instant,
+    /// Room for a [`Batch`].
+    batch: Vec<u8>,
+}
+
+/// Datagrams of one flow that go together: the first one's circumstances, and the bytes of all.
+struct Batch {
+    transmit: Option<Transmit>,
+    bytes: Vec<u8>,
+}
+
+impl Batch {
+    /// Whether a datagram may go with the others: all before the last are of one size.
+    fn takes(&self, next: &Transmit) -> bool {
+        self.transmit.as_ref().is_none_or(|first| {
+            (first.destination, first.src_ip, first.ecn) == (next.destination, next.src_ip, next.ecn)
+                && next.size <= first.size
+                && self.bytes.len().is_multiple_of(first.size)
+                && self.bytes.len() + next.size <= MOST_BYTES
+        })
+    }
+
+    fn push(&mut self, transmit: Transmit, datagram: &[u8]) {
+        self.transmit.get_or_insert(transmit);
+        self.bytes.extend_from_slice(datagram);
+    }
 }
 
 impl Thread {
@@ -123,6 +152,7 @@ impl Thread {
     fn receive(&mut self, buffer: &mut Vec<u8>) -> usize {
         let mut most = 0;
         for index in 0..self.sockets.len() {
+            self.sockets[index].socket.hear_qdisc();
             for count in 1..=BATCH {
                 let Door { socket, label } = &mut self.sockets[index];
                 let datagram = match socket.receive() {
@@ -145,7 +175,7 @@ impl Thread {
                 let answer =
                     self.endpoint.on_datagram(now, datagram.at, path, datagram.ecn, datagram.bytes, buffer);
                 if let Answer::Send(transmit) = answer {
-                    self.out(transmit.destination, transmit.src_ip, None, &buffer[..transmit.size]);
+                    self.out(&Transmit { ecn: None, ..transmit }, &buffer[..transmit.size], None);
                 }
             }
         }
@@ -158,36 +188,53 @@ impl Thread {
         self.told
     }
 
-    /// Sends what may go now; how many datagrams.
+    /// Sends what may go now; how many datagrams. Those of one flow go in one call, but what a detector has asked for
+    /// goes alone, at its time.
     fn send(&mut self, buffer: &mut Vec<u8>) -> usize {
-        for count in 0..BATCH {
+        let mut batch = Batch { transmit: None, bytes: std::mem::take(&mut self.batch) };
+        let mut count = 0;
+        while count < BATCH {
             buffer.clear();
             let made = self.tell(now());
-            let Some((handle, transmit)) = self.endpoint.transmit(made, buffer) else {
-                return count;
-            };
+            let Some((handle, transmit)) = self.endpoint.transmit(made, buffer) else { break };
+            count += 1;
             // The time that the sender counts with is that of the call.
             let sent = self.tell(now());
-            self.endpoint.departing(handle, sent);
-            self.out(transmit.destination, transmit.src_ip, transmit.ecn, &buffer[..transmit.size]);
+            let alone = self.endpoint.departing(handle, sent);
+            let datagram = &buffer[..transmit.size];
+            if alone.is_some() || !batch.takes(&transmit) {
+                self.out_all(&mut batch);
+            }
+            if alone.is_some() {
+                self.out(&transmit, datagram, alone);
+            } else {
+                batch.push(transmit, datagram);
+            }
         }
-        BATCH
+        self.out_all(&mut batch);
+        self.batch = batch.bytes;
+        count
     }
 
-    fn out(
-        &mut self,
-        to: SocketAddr,
-        source: Option<IpAddr>,
-        ecn: Option<noq_proto::EcnCodepoint>,
-        bytes: &[u8],
-    ) {
-        let labelled = self.sockets.iter().find(|door| door.label.is_some() && door.label == source);
+    /// Sends a batch, which is then empty.
+    fn out_all(&mut self, batch: &mut Batch) {
+        if let Some(transmit) = batch.transmit.take() {
+            self.out(&transmit, &batch.bytes, None);
+        }
+        batch.bytes.clear();
+    }
+
+    /// Sends datagrams of a flow, of the size of `transmit` but perhaps the last; `at` is when one leaves whose time
+    /// matters.
+    fn out(&mut self, transmit: &Transmit, bytes: &[u8], at: Option<Instant>) {
+        let Transmit { destination, src_ip, ecn, size, .. } = *transmit;
+        let labelled = self.sockets.iter().find(|door| door.label.is_some() && door.label == src_ip);
         let (door, source) = match labelled {
             Some(door) => (door, None),
-            None => (&self.sockets[0], source),
+            None => (&self.sockets[0], src_ip),
         };
         // What cannot be sent is as good as lost, which QUIC is made for.
-        if let Err(error) = door.socket.send(to, source, ecn, bytes) {
+        if let Err(error) = door.socket.send_all(destination, source, ecn, bytes, size, at) {
             self.on_error(&error);
         }
     }
@@ -254,7 +301,8 @@ impl Thread {
     }
 }
 
-/// Asks the kernel to wake this thread on time: by default it may be 50 microseconds late to wake several threads at once.
+/// Asks the kernel to wake this thread on time: by default it may be 50 microseconds late to wake several threads at
+/// once.
 fn rise_on_time() {
     // SAFETY: sets a number of this thread; if it fails, timers are a little later.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0_u64, 0_u64, 0_u64) };

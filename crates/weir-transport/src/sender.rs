@@ -12,7 +12,8 @@ use weir_fq::{Connection, Findings};
 
 use crate::Error;
 use crate::clock::{now, sleep};
-use crate::connect::{Peer, Sending, connect};
+use crate::connect::{Lateness, Peer, Sending, connect};
+use crate::departures::Departed;
 use crate::digest::{CHUNK, Hash, hex};
 use crate::messages::{Message, Talk, unexpected};
 use crate::pipe::Pipe;
@@ -67,6 +68,10 @@ pub struct Sent {
     pub ports: [u16; 2],
     /// What the last one has found out.
     pub findings: Findings,
+    /// How late the packets of its detections left; none if there were none, or the kernel let them go.
+    pub lateness: Option<Lateness>,
+    /// Who let them go at their times.
+    pub departed: Departed,
     /// Its detector, and the controller that it has ended with if it found out anything.
     pub names: (&'static str, Option<&'static str>),
 }
@@ -88,7 +93,8 @@ struct Progress {
 /// Sends a file, and waits until the receiver has it whole.
 ///
 /// # Errors
-/// If it cannot be read, the receiver cannot be reached or is not the one that is trusted, or it does not take the file.
+/// If it cannot be read, the receiver cannot be reached or is not the one that is trusted, or it does not take the
+/// file.
 pub fn send(job: &mut SendJob<'_>) -> Result<Sent, Error> {
     let named = |error: io::Error| Error::File(format!("cannot read {}: {error}", job.path.display()));
     let mut file = File::open(job.path).map_err(named)?;
@@ -143,6 +149,8 @@ fn attempt(job: &mut SendJob<'_>, file: &mut File, progress: &mut Progress) -> R
         connections: progress.connections,
         ports: sending.ports,
         findings: shared.findings().clone(),
+        lateness: sending.lateness(),
+        departed: sending.departed(),
         names: (shared.detector(), shared.controller()),
     })
 }

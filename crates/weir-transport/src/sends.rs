@@ -1,24 +1,27 @@
 //! The sending end of a connection: its two sub-flows, and when their packets may go.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration as StdDuration, Instant};
 
 use noq_proto::{Connection, FourTuple, PathEvent, PathId, PathStatus};
-use weir_core::{Duration, Ecn, Rate, Time};
+use weir_core::{Duration, Ecn, Histogram, Rate, Time};
 use weir_fq::{Shared, SubFlow};
 
 use crate::arrivals::path_of;
 use crate::clock::Clock;
+use crate::departures::Timing;
 use crate::gates::{Gates, Ledger, Pace};
+use crate::load::{Look, Looks};
+use crate::qlog::ConnectionLog;
 use crate::report;
 
 /// How long the second path may take to be opened; without it there is nothing to detect.
 const SECOND: StdDuration = StdDuration::from_secs(3);
-/// How often it is tried: the receiver's connection identifiers for it come a little after the handshake. Each attempt that
-/// comes too early makes noq ask for them, so it must not be tried with every packet.
-const TRY: StdDuration = StdDuration::from_millis(20);
+/// How often it is tried: the receiver's connection identifiers for it come a little after the handshake. Each attempt
+/// that comes too early makes noq ask for them, so it must not be tried with every packet.
+const TRY: StdDuration = StdDuration::from_millis(5);
 
 /// The sending end.
 pub(crate) struct Sends {
@@ -33,7 +36,16 @@ pub(crate) struct Sends {
     single: Time,
     /// What noq takes for this host's address on the second path.
     label: IpAddr,
+    log: Option<ConnectionLog>,
+    late: Late,
+    timing: Arc<Timing>,
+    looks: Looks,
+    /// When the next look is due.
+    look: Option<Instant>,
 }
+
+/// How late the packets left that a detector had asked for, in nanoseconds.
+pub(crate) type Late = Arc<Mutex<Histogram>>;
 
 #[derive(Default)]
 struct Path {
@@ -43,8 +55,11 @@ struct Path {
     pace: Pace,
     rate: Option<Rate>,
     burst: Option<Duration>,
+    made_up: Option<Duration>,
     /// A detector has asked for one packet.
     is_single: bool,
+    /// When it was to go.
+    due: Time,
 }
 
 /// How the second path comes into being.
@@ -67,9 +82,37 @@ impl Sends {
         clock: Clock,
         spacing: Duration,
         label: IpAddr,
+        looks: Looks,
     ) -> Self {
         let (paths, second, single) = (Default::default(), Second::Waits, Time::ZERO);
-        Self { shared, gates, begun, clock, paths, second, spacing, single, label }
+        let (log, late, look) = (None, Late::default(), None);
+        let timing = Arc::new(Timing::thread());
+        Self {
+            shared,
+            gates,
+            begun,
+            clock,
+            paths,
+            second,
+            spacing,
+            single,
+            label,
+            log,
+            late,
+            timing,
+            looks,
+            look,
+        }
+    }
+
+    /// What it does is written down there.
+    pub(crate) fn watched(self, log: Option<ConnectionLog>, late: Late) -> Self {
+        Self { log, late, ..self }
+    }
+
+    /// That is who lets packets go at their times.
+    pub(crate) fn timed(self, timing: &Arc<Timing>) -> Self {
+        Self { timing: Arc::clone(timing), ..self }
     }
 
     /// The connection is up.
@@ -113,7 +156,11 @@ impl Sends {
                 if known.id == Some(path)
                     && let Some(number) = known.ledger.find(arrival.number)
                 {
-                    self.shared.lock().on_arrival(now, sub_flow, number, arrival.at);
+                    let mut shared = self.shared.lock();
+                    if let Some(log) = self.log.as_ref().filter(|_| shared.is_detecting()) {
+                        log.arrived(now, sub_flow, number, arrival.at);
+                    }
+                    shared.on_arrival(now, sub_flow, number, arrival.at);
                 }
             }
         }
@@ -138,6 +185,7 @@ impl Sends {
             Second::Validates(until) if until <= now => self.second = Second::Settled,
             _ => {}
         }
+        self.look(connection, now);
         if let Some(has_second) = self.has_second()
             && has_bulk
             && !self.has_begun()
@@ -151,7 +199,47 @@ impl Sends {
             }
         }
         if self.has_begun() {
-            self.wake(self.clock.time(now));
+            let now = self.clock.time(now);
+            self.wake(now + self.ahead());
+            if let Some(log) = &mut self.log {
+                log.look(now, &self.shared.lock());
+            }
+        }
+    }
+
+    /// Keeps what others know of the paths up to date.
+    fn look(&mut self, connection: &mut Connection, now: Instant) {
+        /// Nobody looks more often.
+        const APART: StdDuration = StdDuration::from_millis(5);
+        if self.look.is_some_and(|due| now < due) {
+            return;
+        }
+        for sub_flow in SubFlow::BOTH {
+            let stats = self.paths[sub_flow.index()].id.and_then(|id| connection.path_stats(id));
+            let Some(stats) = stats else { continue };
+            let look = Look {
+                rtt: stats.rtt,
+                sent_bytes: stats.sent_bytes,
+                lost_bytes: stats.lost_bytes,
+                lost_packets: stats.lost_packets,
+                congestion_events: stats.congestion_events,
+            };
+            self.looks.set(sub_flow, look);
+        }
+        // Until then somebody may wait for it.
+        if self.has_second().is_some() {
+            self.looks.settle();
+            self.look = Some(now + APART);
+        }
+    }
+
+    /// How long before its time the next packet is to be handed over; zero if none has a time.
+    fn ahead(&self) -> Duration {
+        let ahead = self.timing.ahead();
+        if ahead > Duration::ZERO && self.shared.lock().departure().is_some() {
+            ahead
+        } else {
+            Duration::ZERO
         }
     }
 
@@ -174,16 +262,17 @@ impl Sends {
     pub(crate) fn prepare(&mut self, connection: &Connection, now: Instant) {
         /// Bits per second; no window is so small that its rate would not count as one.
         const SLOWEST: u64 = 8_000;
-        /// Windows above this are those of single packets, which are not paced.
+        /// Windows above this are those of single packets, unless there is a rate: some controllers go by that alone.
         const LARGEST: u64 = u32::MAX as u64;
-        let (has_begun, now) = (self.has_begun(), self.clock.time(now));
+        let (has_begun, now, ahead) = (self.has_begun(), self.clock.time(now), self.timing.ahead());
         for sub_flow in SubFlow::BOTH {
             let path = &mut self.paths[sub_flow.index()];
             (path.rate, path.is_single) = (None, false);
             if has_begun && let Some(id) = path.id {
                 let shared = self.shared.lock();
                 let (window, rate) = (shared.window(sub_flow), shared.pacing(sub_flow));
-                path.burst = shared.burst(sub_flow);
+                (path.burst, path.made_up) = (shared.burst(sub_flow), shared.made_up(sub_flow));
+                path.due = shared.departure().map_or(now, |next| next.at).max(self.single);
                 drop(shared);
                 let by_window = || {
                     // RFC 9002 section 7.7: a little faster than a window per round trip.
@@ -191,11 +280,11 @@ impl Sends {
                     let bits = u128::from(window) * 10 * 1_000_000_000 / rtt.as_nanos();
                     Some(Rate::from_bits_per_sec(u64::try_from(bits).ok()?.max(SLOWEST)))
                 };
-                path.is_single = window > LARGEST;
+                path.is_single = window > LARGEST && rate.is_none();
                 path.rate = if window == 0 || path.is_single { None } else { rate.or_else(by_window) };
             }
             let is_early = if path.is_single {
-                now < self.single
+                now + ahead < self.single
             } else {
                 path.rate.is_some() && now < path.pace.next()
             };
@@ -203,23 +292,36 @@ impl Sends {
         }
     }
 
-    /// The packet that noq has made is handed to the network now.
-    pub(crate) fn departing(&mut self, now: Instant) {
+    /// The packet that noq has made is handed to the network now; its time, if that matters: it must go alone.
+    pub(crate) fn departing(&mut self, now: Instant) -> Option<Instant> {
+        let mut alone = None;
         let now = self.clock.time(now);
+        let is_kernel = self.timing.ahead() > Duration::ZERO;
         for sub_flow in SubFlow::BOTH {
             let Some((number, mut sent)) = self.gates.door(sub_flow).take() else { continue };
             if !self.has_begun() {
                 continue;
             }
+            let path = &mut self.paths[sub_flow.index()];
+            // The kernel keeps to the time that was asked for.
+            let now = if is_kernel && path.is_single { now.max(path.due) } else { now };
             sent.now = now;
             self.shared.lock().on_sent(sub_flow, &sent);
-            let path = &mut self.paths[sub_flow.index()];
-            path.ledger.push(number);
+            let number = path.ledger.push(number);
             if path.is_single {
+                if !is_kernel {
+                    let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+                    late.record(now.since(path.due).as_nanos());
+                }
+                if let Some(log) = &self.log {
+                    log.sent(sub_flow, number, now, sent.bytes);
+                }
                 self.single = now + self.spacing;
+                alone = Some(self.clock.instant(now));
             }
-            path.pace.pass(now, u64::from(sent.bytes), path.rate, path.burst);
+            path.pace.pass(now, u64::from(sent.bytes), path.rate, path.burst, path.made_up);
         }
+        alone
     }
 
     /// The codepoint of its packets.
@@ -240,12 +342,15 @@ impl Sends {
             next = [next, due].into_iter().flatten().min();
         };
         if self.has_begun() {
+            let ahead = self.ahead();
+            let early = |due: Time| Time::ZERO + due.since(Time::ZERO + ahead);
+            let is_exact = ahead == Duration::ZERO;
             let shared = self.shared.lock();
             for sub_flow in SubFlow::BOTH {
-                add(shared.timer(sub_flow), true);
+                add(shared.timer(sub_flow).map(early), is_exact);
                 let path = &self.paths[sub_flow.index()];
-                let next = if path.is_single { self.single } else { path.pace.next() };
-                add(self.gates.door(sub_flow).is_wanted().then_some(next), path.is_single);
+                let next = if path.is_single { early(self.single) } else { path.pace.next() };
+                add(self.gates.door(sub_flow).is_wanted().then_some(next), path.is_single && is_exact);
             }
         }
         next

@@ -1,15 +1,19 @@
 //! UDP sockets that tell when, whereto and how marked each datagram came in.
 
+use std::cell::Cell;
 use std::io;
 use std::mem::{MaybeUninit, size_of, size_of_val};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use bytes::BytesMut;
 use noq_proto::EcnCodepoint;
 
+use crate::address::RawAddress;
 use crate::clock::{now, today};
+use crate::departures::Timing;
 
 /// A datagram that has arrived.
 pub(crate) struct Datagram {
@@ -35,6 +39,10 @@ pub(crate) struct Socket {
     is_v6: bool,
     is_connected: bool,
     spare: BytesMut,
+    /// The kernel cuts datagrams apart (`UDP_SEGMENT`); until it has refused to.
+    segments: Cell<bool>,
+    /// Who lets packets go at their times, if they carry any.
+    timing: Option<Arc<Timing>>,
 }
 
 /// Room for control messages, aligned as they are.
@@ -50,12 +58,20 @@ impl Socket {
         }
         socket.set_nonblocking(true)?;
         let is_v6 = local.is_ipv6();
-        let it = Self { socket, is_v6, is_connected: peer.is_some(), spare: BytesMut::new() };
-        // The kernel may allow less.
-        for (level, name, value) in
-            [(libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER), (libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER)]
+        let it = Self {
+            socket,
+            is_v6,
+            is_connected: peer.is_some(),
+            spare: BytesMut::new(),
+            segments: Cell::new(true),
+            timing: None,
+        };
+        // The kernel may allow others less than root.
+        for (forced, name) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
-            let _ = it.set(level, name, value);
+            let _ =
+                it.set(libc::SOL_SOCKET, forced, BUFFER).or_else(|_| it.set(libc::SOL_SOCKET, name, BUFFER));
         }
         it.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         // Datagrams are never fragmented (RFC 9000 section 14). A v6 socket may carry IPv4, too.
@@ -75,9 +91,59 @@ impl Socket {
         Ok(it)
     }
 
-    fn set(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    /// With packets that carry times, if that is how they are let go.
+    pub(crate) fn timed(self, timing: &Arc<Timing>) -> io::Result<Self> {
+        let Some((clockid, flags)) = timing.option() else { return Ok(self) };
+        match self.set(libc::SOL_SOCKET, libc::SO_TXTIME, libc::sock_txtime { clockid, flags }) {
+            Ok(()) => Ok(Self { timing: Some(Arc::clone(timing)), ..self }),
+            // A kernel, or a user, that may not.
+            Err(error) if timing.refused(&error) => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Hears which packets the qdisc has dropped for their times (`net/sched/sch_etf.c`). Until these messages are
+    /// read, the socket seems to have news.
+    pub(crate) fn hear_qdisc(&self) {
+        /// `SO_EE_ORIGIN_TXTIME` (linux/errqueue.h).
+        const ORIGIN_TXTIME: u8 = 6;
+        let Some(timing) = &self.timing else { return };
+        loop {
+            // SAFETY: plain data, for which zeros are valid.
+            let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+            let mut control = Control([MaybeUninit::uninit(); 256]);
+            header.msg_control = (&raw mut control).cast();
+            header.msg_controllen = size_of_val(&control);
+            // SAFETY: the header points to a buffer of the length that it tells; the payload is not asked for.
+            let length =
+                unsafe { libc::recvmsg(self.fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
+            if length < 0 {
+                return;
+            }
+            // SAFETY: the kernel has filled the control buffer, inside which the macros stay.
+            unsafe {
+                let mut message = libc::CMSG_FIRSTHDR(&raw const header);
+                while let Some(head) = message.as_ref() {
+                    let is_error = matches!(
+                        (head.cmsg_level, head.cmsg_type),
+                        (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
+                    );
+                    if is_error {
+                        let error =
+                            libc::CMSG_DATA(message).cast::<libc::sock_extended_err>().read_unaligned();
+                        if error.ee_origin == ORIGIN_TXTIME {
+                            timing.dropped();
+                        }
+                    }
+                    message = libc::CMSG_NXTHDR(&raw const header, message);
+                }
+            }
+        }
+    }
+
+    fn set<T>(&self, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
         let (at, size) = ((&raw const value).cast(), size_of_val(&value) as libc::socklen_t);
-        // SAFETY: pointer and length are of a whole integer.
+        // SAFETY: pointer and length are of a whole value.
         match unsafe { libc::setsockopt(self.fd(), level, name, at, size) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -97,13 +163,13 @@ impl Socket {
         if self.spare.len() < LARGEST {
             self.spare = BytesMut::zeroed(64 * LARGEST);
         }
+        let mut name = RawAddress::room();
         // SAFETY: plain data, for which zeros are valid.
-        let (mut name, mut header): (libc::sockaddr_storage, libc::msghdr) =
-            unsafe { (MaybeUninit::zeroed().assume_init(), MaybeUninit::zeroed().assume_init()) };
+        let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
         let mut control = Control([MaybeUninit::uninit(); 256]);
         let mut part = libc::iovec { iov_base: self.spare.as_mut_ptr().cast(), iov_len: LARGEST };
-        header.msg_name = (&raw mut name).cast();
-        header.msg_namelen = size_of_val(&name) as libc::socklen_t;
+        header.msg_name = name.as_mut_ptr();
+        header.msg_namelen = name.length();
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
         header.msg_control = (&raw mut control).cast();
@@ -119,7 +185,7 @@ impl Socket {
         };
         let bytes = self.spare.split_to(length);
         let mut datagram = Datagram {
-            from: address(&name).ok_or_else(|| io::Error::other("a datagram of no IP address"))?,
+            from: name.address().ok_or_else(|| io::Error::other("a datagram of no IP address"))?,
             to: None,
             ecn: None,
             at: now(),
@@ -129,28 +195,64 @@ impl Socket {
         Ok(Some(datagram))
     }
 
-    /// Sends a datagram, from `source` if that is told. Where the kernel's buffer is full it waits a little.
-    pub(crate) fn send(
+    /// Sends datagrams of one flow, all of them of `segment` bytes but perhaps the last: in one call, which the kernel
+    /// answers for less than half of what as many calls take.
+    pub(crate) fn send_all(
         &self,
         to: SocketAddr,
         source: Option<IpAddr>,
         ecn: Option<EcnCodepoint>,
         bytes: &[u8],
+        segment: usize,
+        at: Option<Instant>,
     ) -> io::Result<()> {
-        let (mut name, length) = raw_address(to, self.is_v6);
+        let timing = self.timing.as_deref();
+        let stamp = timing.and_then(|timing| timing.stamp(at));
+        if bytes.len() <= segment {
+            return match self.send(to, source, ecn, bytes, None, stamp) {
+                Err(error) if stamp.is_some() && timing.is_some_and(|timing| timing.refused(&error)) => {
+                    self.send(to, source, ecn, bytes, None, None)
+                }
+                result => result,
+            };
+        }
+        if self.segments.get() {
+            match self.send(to, source, ecn, bytes, u16::try_from(segment).ok(), stamp) {
+                // A kernel or an interface that does not do it (udp(7)).
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL)) => {
+                    self.segments.set(false);
+                }
+                result => return result,
+            }
+        }
+        bytes.chunks(segment).try_for_each(|bytes| self.send(to, source, ecn, bytes, None, stamp))
+    }
+
+    /// Sends a datagram, or `bytes` as datagrams of so many bytes each, from `source` if that is told, with a
+    /// time for the qdisc if there is one. Where the kernel's buffer is full it waits a little.
+    fn send(
+        &self,
+        to: SocketAddr,
+        source: Option<IpAddr>,
+        ecn: Option<EcnCodepoint>,
+        bytes: &[u8],
+        segment: Option<u16>,
+        stamp: Option<u64>,
+    ) -> io::Result<()> {
+        let name = if self.is_v6 { RawAddress::mapped(to) } else { RawAddress::new(to) };
         // SAFETY: plain data, for which zeros are valid.
         let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
         let mut control = Control([MaybeUninit::zeroed(); 256]);
         let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         if !self.is_connected {
-            header.msg_name = (&raw mut name).cast();
-            header.msg_namelen = length;
+            header.msg_name = name.as_ptr().cast_mut().cast();
+            header.msg_namelen = name.length();
         }
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
         header.msg_control = (&raw mut control).cast();
         header.msg_controllen = size_of_val(&control);
-        let used = write_control(&header, to, source, ecn, self.is_v6);
+        let used = write_control(&header, to, source, ecn, segment, stamp, self.is_v6);
         header.msg_controllen = used;
         if used == 0 {
             header.msg_control = std::ptr::null_mut();
@@ -179,8 +281,8 @@ impl Socket {
 /// Reads the control messages of a datagram into it.
 fn read_control(header: &libc::msghdr, datagram: &mut Datagram) {
     let now = datagram.at;
-    // SAFETY: the kernel has filled the header's control buffer; the macros stay inside the length that it tells, and what
-    // each message holds is read without regard to alignment.
+    // SAFETY: the kernel has filled the header's control buffer; the macros stay inside the length that it tells, and
+    // what each message holds is read without regard to alignment.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while let Some(head) = message.as_ref() {
@@ -217,6 +319,8 @@ fn write_control(
     to: SocketAddr,
     source: Option<IpAddr>,
     ecn: Option<EcnCodepoint>,
+    segment: Option<u16>,
+    stamp: Option<u64>,
     is_v6: bool,
 ) -> usize {
     let mut used = 0;
@@ -244,6 +348,12 @@ fn write_control(
         } else {
             add(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, at, size_of::<libc::c_int>());
         }
+    }
+    if let Some(segment) = segment {
+        add(libc::SOL_UDP, libc::UDP_SEGMENT, (&raw const segment).cast(), size_of::<u16>());
+    }
+    if let Some(stamp) = stamp {
+        add(libc::SOL_SOCKET, libc::SCM_TXTIME, (&raw const stamp).cast(), size_of::<u64>());
     }
     match source {
         Some(IpAddr::V4(source)) if !is_v6 => {
@@ -274,60 +384,6 @@ fn instant_of(stamp: libc::timespec, now: Instant) -> Instant {
     age.filter(|age| *age < OLDEST).and_then(|age| now.checked_sub(age)).unwrap_or(now)
 }
 
-fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
-    let at: *const libc::sockaddr_storage = name;
-    match libc::c_int::from(name.ss_family) {
-        libc::AF_INET => {
-            // SAFETY: the family says which of the two it is; the storage is large enough and aligned for both.
-            let v4 = unsafe { at.cast::<libc::sockaddr_in>().read() };
-            let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
-            Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(v4.sin_port))))
-        }
-        libc::AF_INET6 => {
-            // SAFETY: as above.
-            let v6 = unsafe { at.cast::<libc::sockaddr_in6>().read() };
-            let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
-            Some(match ip.to_ipv4_mapped() {
-                Some(ip) => SocketAddr::V4(SocketAddrV4::new(ip, port)),
-                None => SocketAddr::V6(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id)),
-            })
-        }
-        _ => None,
-    }
-}
-
-/// An address in the form that the kernel reads from sockets of the family.
-fn raw_address(address: SocketAddr, is_v6: bool) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: plain data, for which zeros are valid.
-    let mut name: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
-    let at: *mut libc::sockaddr_storage = &mut name;
-    let (ip, scope) = match address {
-        SocketAddr::V4(v4) if !is_v6 => {
-            let raw = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
-                sin_zero: [0; 8],
-            };
-            // SAFETY: the storage is large enough and aligned for every family.
-            unsafe { at.cast::<libc::sockaddr_in>().write(raw) };
-            return (name, size_of_val(&raw) as libc::socklen_t);
-        }
-        SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
-        SocketAddr::V6(v6) => (*v6.ip(), v6.scope_id()),
-    };
-    let raw = libc::sockaddr_in6 {
-        sin6_family: libc::AF_INET6 as libc::sa_family_t,
-        sin6_port: address.port().to_be(),
-        sin6_flowinfo: 0,
-        sin6_addr: libc::in6_addr { s6_addr: ip.octets() },
-        sin6_scope_id: scope,
-    };
-    // SAFETY: as above.
-    unsafe { at.cast::<libc::sockaddr_in6>().write(raw) };
-    (name, size_of_val(&raw) as libc::socklen_t)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -346,7 +402,7 @@ mod tests {
             target.set_ip("127.0.0.1".parse().unwrap());
         }
         let source = source.map(|source| source.parse().unwrap());
-        sender.send(target, source, Some(EcnCodepoint::Ect0), b"hello").unwrap();
+        sender.send(target, source, Some(EcnCodepoint::Ect0), b"hello", None, None).unwrap();
         (0..1000).find_map(|_| {
             sleep(Duration::from_millis(1));
             receiver.receive().unwrap()
@@ -368,6 +424,29 @@ mod tests {
             // The stamp is the kernel's, from before the receiver has looked.
             let seen = now();
             assert!(before <= datagram.at && datagram.at <= seen);
+        }
+    }
+
+    #[test]
+    fn datagrams_that_are_sent_together_arrive_apart() {
+        let mut receiver = Socket::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let target = receiver.local_addr().unwrap();
+        let sender = Socket::bind("127.0.0.1:0".parse().unwrap(), Some(target)).unwrap();
+        let sent: Vec<u8> = (0..250).collect();
+        for _ in 0..2 {
+            sender.send_all(target, None, None, &sent, 100, None).unwrap();
+            let mut arrived = Vec::new();
+            for _ in 0..1000 {
+                arrived.extend(receiver.receive().unwrap().map(|datagram| datagram.bytes.to_vec()));
+                if arrived.len() == 3 {
+                    break;
+                }
+                sleep(Duration::from_millis(1));
+            }
+            assert_eq!(arrived.iter().map(Vec::len).collect::<Vec<_>>(), [100, 100, 50]);
+            assert_eq!(arrived.concat(), sent);
+            // The second time as where the kernel cannot do it.
+            sender.segments.set(false);
         }
     }
 }

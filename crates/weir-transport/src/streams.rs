@@ -1,8 +1,9 @@
-//! A conversation over QUIC's streams: one stream in both directions for messages, and bulk data from the sender in streams
-//! of a block each, read in the order in which they were opened. Blocks are short enough that no pattern of losses makes more
-//! gaps in one than noq allows (1024).
+//! A conversation over QUIC's streams: one stream in both directions for messages, and bulk data from the sender in
+//! streams of a block each, read in the order in which they were opened. Blocks are short enough that no pattern of
+//! losses makes more gaps in one than noq allows (1024).
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -32,6 +33,8 @@ pub(crate) struct Conversation {
     pub(crate) hear: Pipe,
     /// Bulk data, from the sender to the receiver.
     pub(crate) bulk: Pipe,
+    /// Of the receiving end: bytes of frames that arrived on the first path, and on others.
+    pub(crate) arrived: Arc<[AtomicU64; 2]>,
     state: Arc<(Mutex<State>, Condvar)>,
     waker: Waker,
 }
@@ -50,6 +53,7 @@ impl Conversation {
             say: Pipe::new(MESSAGES, waker),
             hear: Pipe::new(MESSAGES, waker),
             bulk: Pipe::new(BULK, waker),
+            arrived: Arc::default(),
             state: Arc::default(),
             waker: waker.clone(),
         }
@@ -112,6 +116,11 @@ impl Conversation {
     pub(crate) fn is_over(&self) -> bool {
         self.state().over.is_some()
     }
+
+    /// Why it is over, if it is.
+    pub(crate) fn error(&self) -> Option<Error> {
+        self.state().over.clone()
+    }
 }
 
 /// The streams of a connection.
@@ -153,6 +162,9 @@ impl Streams {
             Bulk::Out(..) => {
                 if self.messages.is_none() {
                     self.messages = connection.streams().open(Dir::Bi);
+                    if let Some(messages) = self.messages {
+                        let _ = connection.send_stream(messages).set_priority(1);
+                    }
                 }
             }
             Bulk::In(blocks) => {
@@ -244,6 +256,10 @@ fn write_blocks(
     while outgoing.fill(pipe) {
         if block.is_none() {
             let Some(stream) = connection.streams().open(Dir::Uni) else { break };
+            // What is lost of an early block goes before all of later ones: the receiver waits for it. noq would put it
+            // behind whatever the later ones have, which can be all of `send_window`.
+            let place = i32::try_from(stream.index()).unwrap_or(i32::MAX);
+            let _ = connection.send_stream(stream).set_priority(-place);
             *block = Some((stream, BLOCK));
         }
         let Some((stream, left)) = block.as_mut() else { break };
@@ -271,33 +287,38 @@ fn finish(connection: &mut Connection, block: &mut Option<(StreamId, u64)>) {
 
 /// Reads what a pipe has room for; whether the stream is at its end.
 fn read(connection: &mut Connection, stream: StreamId, pipe: &Pipe) -> Result<bool, Error> {
-    let mut room = pipe.room();
-    if room == 0 {
-        return Ok(false);
-    }
     let mut receiving = connection.recv_stream(stream);
     let mut chunks = match receiving.read(true) {
         Ok(chunks) => chunks,
         Err(ReadableError::ClosedStream) => return Ok(true),
         Err(error @ ReadableError::IllegalOrderedRead) => return Err(Error::Lost(error.to_string())),
     };
-    let result = loop {
+    let mut result = None;
+    while result.is_none() {
+        // Asked again when it is used up: only so will the reader wake this thread.
+        let mut room = pipe.room();
         if room == 0 {
-            break Ok(false);
+            break;
         }
-        match chunks.next(room) {
-            Ok(Some(chunk)) => {
-                room -= chunk.bytes.len();
-                pipe.put(chunk.bytes);
+        pipe.put_all(std::iter::from_fn(|| {
+            if room == 0 {
+                return None;
             }
-            Ok(None) => break Ok(true),
-            Err(ReadError::Blocked) => break Ok(false),
-            Err(ReadError::Reset(code)) => {
-                break Err(Error::Closed(format!("it broke off a stream ({code})")));
+            match chunks.next(room) {
+                Ok(Some(chunk)) => {
+                    room -= chunk.bytes.len();
+                    return Some(chunk.bytes);
+                }
+                Ok(None) => result = Some(Ok(true)),
+                Err(ReadError::Blocked) => result = Some(Ok(false)),
+                Err(ReadError::Reset(code)) => {
+                    result = Some(Err(Error::Closed(format!("it broke off a stream ({code})"))));
+                }
             }
-        }
-    };
+            None
+        }));
+    }
     // Credit for the other end goes with the next packet.
     let _ = chunks.finalize().should_transmit();
-    result
+    result.unwrap_or(Ok(false))
 }

@@ -13,6 +13,7 @@ mod report;
 mod samples;
 mod socket;
 mod tcp;
+mod twins;
 mod udp;
 
 use std::io;
@@ -36,6 +37,7 @@ pub use controllers::{
 pub use quic::MAX_DATAGRAM;
 pub use report::{FlowResult, SpinCount, UdpResult};
 pub use samples::{MAX_SAMPLES, RttSample};
+pub use twins::{Detection, TwinsSpec};
 pub use udp::{MAX_PAYLOAD, MIN_PAYLOAD};
 
 /// What carries a flow.
@@ -88,6 +90,8 @@ pub enum Traffic {
     Tcp(TcpSpec),
     /// QUIC.
     Quic(QuicSpec),
+    /// QUIC over two 4-tuples, which looks for fair queuing.
+    Twins(TwinsSpec),
     /// Constant-rate UDP.
     Udp(UdpSpec),
 }
@@ -191,8 +195,13 @@ impl Control {
 
     /// Time since the epoch; zero before it.
     pub fn now(&self) -> Time {
+        self.at(clock())
+    }
+
+    /// What the clock reads at an instant; zero before its epoch.
+    fn at(&self, instant: Instant) -> Time {
         let Some(epoch) = self.epoch.get() else { return Time::ZERO };
-        let nanos = clock().saturating_duration_since(*epoch).as_nanos();
+        let nanos = instant.saturating_duration_since(*epoch).as_nanos();
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
@@ -310,6 +319,9 @@ impl Transfer {
                 let controller = find_controller(Stack::Quic, &quic.controller)
                     .map_err(|source| TrafficError::Controller { flow: spec.name.clone(), source })?;
                 (Stack::Quic, Some(controller.to_string()), quic::start(&ends, quic, controller)?)
+            }
+            Traffic::Twins(twins) => {
+                (Stack::Quic, Some(twins.names.shared.clone()), twins::start(&ends, twins)?)
             }
             Traffic::Udp(udp) => (Stack::Udp, None, udp::start(&ends, udp)?),
         };

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use weir_core::{Duration, Histogram, Time};
 
-use super::{RttSample, Stack};
+use super::{Detection, RttSample, Stack};
+use weir_fq::Findings;
 
 /// What one flow measured.
 #[derive(Clone, Debug, Serialize)]
@@ -40,6 +41,9 @@ pub struct FlowResult {
     /// If the sender's controller ignored all marks because the path is too long: the longest round trip on which it
     /// would have answered them. Known only in virtual time.
     pub ignored_marks_beyond: Option<Duration>,
+    /// What it found out of fair queuing, if it was to. The numbers above are then the heavy sub-flow's.
+    #[serde(skip)]
+    pub detection: Option<Box<Detection>>,
     /// Why the flow did not run as specified.
     pub error: Option<String>,
 }
@@ -81,7 +85,19 @@ pub(super) struct ServerReport {
     pub(super) spin: Option<SpinCount>,
     pub(super) sent_datagrams: u64,
     pub(super) latest: Duration,
+    pub(super) light: Option<Box<LightReport>>,
     pub(super) error: Option<String>,
+}
+
+/// What the sending end of a flow that looks for fair queuing reports besides.
+#[derive(Debug, Default)]
+pub(super) struct LightReport {
+    pub(super) name: String,
+    pub(super) detector: &'static str,
+    pub(super) controller: Option<&'static str>,
+    pub(super) findings: Findings,
+    /// Of the light sub-flow.
+    pub(super) samples: Vec<RttSample>,
 }
 
 /// What the receiving end reports.
@@ -92,6 +108,8 @@ pub(super) struct ClientReport {
     pub(super) finished: Option<Time>,
     pub(super) fct: Option<Duration>,
     pub(super) bytes: u64,
+    /// What came on a light sub-flow.
+    pub(super) light_bytes: u64,
     pub(super) complete: bool,
     pub(super) udp: Option<UdpReceived>,
     pub(super) error: Option<String>,
@@ -142,7 +160,7 @@ impl FlowResult {
             one_way_delay_ns: seen.delay,
             latest: server.latest,
         });
-        Self {
+        let whole = Self {
             name,
             stack,
             controller,
@@ -157,7 +175,14 @@ impl FlowResult {
             spin: server.spin,
             udp,
             ignored_marks_beyond: None,
+            detection: None,
             error,
-        }
+        };
+        let Some(seen) = server.light else { return whole };
+        let LightReport { name, detector, controller, findings, samples } = *seen;
+        let light =
+            Self { name, bytes: client.light_bytes, samples, fct: None, error: None, ..whole.clone() };
+        let detection = Detection { detector, controller, findings, light };
+        Self { detection: Some(Box::new(detection)), ..whole }
     }
 }

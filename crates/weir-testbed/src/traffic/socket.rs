@@ -1,55 +1,13 @@
 //! The few socket calls that the standard library lacks: options, binding before connecting, polling with a deadline.
 
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::size_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
-/// A socket address in the form the kernel reads.
-pub(super) struct RawAddr {
-    storage: libc::sockaddr_storage,
-    len: libc::socklen_t,
-}
-
-impl RawAddr {
-    pub(super) fn new(addr: SocketAddr) -> Self {
-        // SAFETY: sockaddr_storage is plain data for which zeros are valid.
-        let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
-        let start: *mut libc::sockaddr_storage = &mut storage;
-        let len = match addr {
-            SocketAddr::V4(v4) => {
-                let raw = libc::sockaddr_in {
-                    sin_family: libc::AF_INET as libc::sa_family_t,
-                    sin_port: v4.port().to_be(),
-                    sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
-                    sin_zero: [0; 8],
-                };
-                // SAFETY: sockaddr_storage is large enough and aligned for every address family.
-                unsafe { start.cast::<libc::sockaddr_in>().write(raw) };
-                size_of::<libc::sockaddr_in>()
-            }
-            SocketAddr::V6(v6) => {
-                let raw = libc::sockaddr_in6 {
-                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                    sin6_port: v6.port().to_be(),
-                    sin6_flowinfo: v6.flowinfo(),
-                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
-                    sin6_scope_id: v6.scope_id(),
-                };
-                // SAFETY: as above.
-                unsafe { start.cast::<libc::sockaddr_in6>().write(raw) };
-                size_of::<libc::sockaddr_in6>()
-            }
-        };
-        Self { storage, len: len as libc::socklen_t }
-    }
-
-    fn as_ptr(&self) -> *const libc::sockaddr {
-        ptr::from_ref(&self.storage).cast()
-    }
-}
+use weir_transport::RawAddress;
 
 /// A closed-on-exec socket of `kind` (`SOCK_STREAM`, `SOCK_DGRAM`, perhaps with `SOCK_NONBLOCK`) bound to `addr`.
 pub(super) fn bound(addr: SocketAddr, kind: libc::c_int) -> io::Result<OwnedFd> {
@@ -62,17 +20,17 @@ pub(super) fn bound(addr: SocketAddr, kind: libc::c_int) -> io::Result<OwnedFd> 
         // The same address serves the next run while the last one's connections are in TIME-WAIT.
         set(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     }
-    let raw = RawAddr::new(addr);
+    let raw = RawAddress::new(addr);
     // SAFETY: pointer and length describe the address in `raw`.
-    check(unsafe { libc::bind(fd, raw.as_ptr(), raw.len) })?;
+    check(unsafe { libc::bind(fd, raw.as_ptr(), raw.length()) })?;
     Ok(socket)
 }
 
 /// Starts to connect; on a non-blocking stream socket the result is known when it becomes writable.
 pub(super) fn connect(socket: &OwnedFd, addr: SocketAddr) -> io::Result<()> {
-    let raw = RawAddr::new(addr);
+    let raw = RawAddress::new(addr);
     // SAFETY: pointer and length describe the address in `raw`.
-    match check(unsafe { libc::connect(socket.as_raw_fd(), raw.as_ptr(), raw.len) }) {
+    match check(unsafe { libc::connect(socket.as_raw_fd(), raw.as_ptr(), raw.length()) }) {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
         result => result.map(|_| ()),
     }

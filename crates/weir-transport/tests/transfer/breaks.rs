@@ -2,25 +2,27 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use weir_transport::{Error, Notice};
+use weir_testkit::relay::{Relay, Rough};
+use weir_transport::{Error, Notice, SendProgress};
 
-use crate::ends::{Place, noise, send_file, send_until};
-use crate::relay::Relay;
+use crate::ends::{HOME, Place, noise, send_file, send_until};
 
 #[test]
 fn a_file_survives_losses() {
     const BYTES: usize = 3_000_000;
     let place = Place::new();
     let (receiver, _notices) = place.receiver(0);
-    let relay = Relay::start(receiver.address(), 100);
+    let relay = Relay::start(HOME, receiver.address(), Rough { lose: Some(100), hold: None });
     let sent = send_file(&place.file(BYTES), relay.address, place.trust()).unwrap();
     assert!(fs::read(place.there().join("file.bin")).unwrap() == noise(BYTES));
     let [heavy, light] = sent.ports.map(|port| relay.count(port));
-    assert!(relay.lost.load(Ordering::Relaxed) > 10);
+    let (lost, _) = relay.lost_and_held();
+    assert!(lost > 10);
     // Both carried data, and the heavy one the most.
     assert!(heavy.1 > BYTES as u64 && light.1 > 4_000 && light.1 < heavy.1 / 10, "{heavy:?} {light:?}");
-    eprintln!("lost {}; {:?}; {:?}", relay.lost.load(Ordering::Relaxed), sent.took, sent.findings);
+    eprintln!("lost {lost}; {:?}; {:?}", sent.took, sent.findings);
 }
 
 #[test]
@@ -74,4 +76,25 @@ fn a_part_of_another_file_is_sent_anew() {
     assert_eq!(sent.had, 0);
     assert!(fs::read(place.there().join("file.bin")).unwrap() == noise(100_000));
     assert!(matches!(notices.try_iter().next(), Some(Notice::Begins { had: 0, .. })));
+}
+
+#[test]
+fn what_is_lost_goes_before_what_is_new() {
+    const BYTES: usize = 4_000_000;
+    let place = Place::new();
+    let (receiver, _notices) = place.receiver(0);
+    let relay = Relay::start(HOME, receiver.address(), Rough { lose: Some(100), hold: None });
+    relay.lengthen(Duration::from_millis(5));
+    let (began, mut news) = (Instant::now(), vec![Instant::now()]);
+    let mut written = 0;
+    let watch = &mut |progress: &SendProgress| {
+        if progress.written != written {
+            written = progress.written;
+            news.push(Instant::now());
+        }
+    };
+    send_until(&place.file(BYTES), relay.address, place.trust(), &AtomicBool::new(false), watch).unwrap();
+    // Otherwise the receiver could write little before the sender has sent all that it may have under way.
+    let gap = news.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    assert!(gap * 2 < began.elapsed(), "nothing was written for {gap:?} of {:?}", began.elapsed());
 }

@@ -1,20 +1,24 @@
 //! A receiver and a sender, and what goes well or is refused.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver as Channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde_json::Value;
 use weir_core::Random;
 use weir_fq::catalog::Names;
 use weir_fq::{Finding, Verdict};
 use weir_transport::{
-    Error, Fingerprint, Identity, Notice, Peer, ProbeJob, Receiver, ReceiverOptions, SendJob, SendProgress,
-    Sent, Trust, probe, send,
+    Error, Fingerprint, Identity, Notice, Peer, ProbeJob, Qlog, Receiver, ReceiverOptions, SendJob,
+    SendProgress, Sent, Trust, probe, send,
 };
+
+/// Where receivers and relays listen.
+pub(crate) const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A folder with a receiver's certificate, its files, and a sender's.
 pub(crate) struct Place {
@@ -38,16 +42,20 @@ impl Place {
 
     /// A receiver at a port, and its notices.
     pub(crate) fn receiver(&self, port: u16) -> (Receiver, Channel<Notice>) {
+        self.receiver_at(SocketAddr::new(HOME, port)).unwrap()
+    }
+
+    pub(crate) fn receiver_at(&self, listen: SocketAddr) -> Result<(Receiver, Channel<Notice>), Error> {
         let (tell, told) = mpsc::channel();
         let tell = Mutex::new(tell);
         let options = ReceiverOptions {
-            listen: SocketAddr::from(([127, 0, 0, 1], port)),
+            listen,
             identity: self.identity(),
             folder: Some(self.there()),
             largest: 1 << 40,
         };
         let listener = Arc::new(move |notice| drop(tell.lock().unwrap().send(notice)));
-        (Receiver::start(options, listener).unwrap(), told)
+        Receiver::start(options, listener).map(|receiver| (receiver, told))
     }
 
     /// A file of noise.
@@ -126,6 +134,52 @@ fn a_file_arrives_intact_over_both_sub_flows() {
 }
 
 #[test]
+fn a_detection_is_written_as_qlog() {
+    let place = Place::new();
+    let (receiver, _notices) = place.receiver(0);
+    let log = place.folder.path().join("events.sqlog");
+    let mut peer = Peer::new(receiver.address(), place.trust());
+    peer.qlog = Some(Qlog::create(&log).unwrap());
+    let sent = send(&mut SendJob {
+        path: &place.file(3_000_000),
+        name: "file.bin",
+        peer: &peer,
+        connection: &mut || names("trains").connection(&peer.setup()).unwrap(),
+        patience: Duration::ZERO,
+        stop: &AtomicBool::new(false),
+        watch: &mut |_| (),
+    })
+    .unwrap();
+    drop(peer);
+    let text = fs::read_to_string(&log).unwrap();
+    let records: Vec<Value> = text
+        .split('\u{1e}')
+        .skip(1)
+        .map(|record| serde_json::from_str(record.strip_suffix('\n').unwrap()).unwrap())
+        .collect();
+    let (head, events) = records.split_first().unwrap();
+    assert_eq!(head["file_schema"], "urn:ietf:params:qlog:file:sequential");
+    let named = |name: &str| -> Vec<&Value> { events.iter().filter(|event| event["name"] == name).collect() };
+    assert_eq!(named("weir:detection_began").len() as u64, sent.findings.detections);
+    let [ended, ..] = named("weir:detection_ended")[..] else { panic!("it has not ended: {text}") };
+    assert_eq!(ended["data"]["confidence"], sent.findings.verdict.confidence);
+    assert_eq!(named("weir:controller_chosen")[0]["data"]["controller"], sent.names.1.unwrap());
+    let trains = named("weir:train_weighed");
+    assert!(!trains.is_empty() && trains.iter().all(|train| train["data"]["packets"].as_u64() > Some(0)));
+    // What the detector asked for was sent, and what of it arrived was sent before.
+    let [sent, arrived] = ["sent", "arrived"].map(|what| named(&format!("weir:packet_{what}")));
+    assert!(sent.len() > 10 && !arrived.is_empty());
+    for event in arrived {
+        let of = |other: &&&Value| {
+            ["sub_flow", "number"].iter().all(|key| other["data"][*key] == event["data"][*key])
+        };
+        if let Some(sent) = sent.iter().find(of) {
+            assert!(sent["time"].as_f64() <= event["time"].as_f64(), "{event}");
+        }
+    }
+}
+
+#[test]
 fn small_and_empty_files_arrive() {
     for bytes in [0, 1, 5000] {
         let place = Place::new();
@@ -135,6 +189,53 @@ fn small_and_empty_files_arrive() {
         assert_eq!(sent.size, bytes as u64);
         assert_eq!(fs::read(place.there().join("file.bin")).unwrap(), noise(bytes));
     }
+}
+
+#[test]
+fn addresses_of_both_families_do() {
+    for (listen, to) in [("[::1]:0", "::1"), ("[::]:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.1")] {
+        let place = Place::new();
+        let Ok((receiver, _notices)) = place.receiver_at(listen.parse().unwrap()) else {
+            weir_testkit::skip::skip("ipv6", "a receiver at an address of IPv6");
+            continue;
+        };
+        let address = SocketAddr::new(to.parse().unwrap(), receiver.address().port());
+        let sent = send_file(&place.file(300_000), address, place.trust()).unwrap();
+        assert!(fs::read(place.there().join("file.bin")).unwrap() == noise(300_000), "{listen}");
+        assert_eq!(sent.connections, 1);
+    }
+}
+
+#[test]
+fn one_address_has_a_few_connections_at_most() {
+    const MOST: usize = 4;
+    let place = Place::new();
+    let (receiver, _notices) = place.receiver(0);
+    let peer = Peer::new(receiver.address(), place.trust());
+    let (stop, (tell, told)) = (AtomicBool::new(false), mpsc::channel());
+    let look = |stop: &AtomicBool, watch: &mut dyn FnMut()| {
+        probe(ProbeJob {
+            peer: &peer,
+            detector: Box::new(weir_fq::Trains::default()),
+            again: Some(weir_core::Duration::from_secs(60)),
+            patience: Duration::from_secs(60),
+            stop,
+            watch: &mut |_| {
+                watch();
+                true
+            },
+        })
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..MOST {
+            let (look, stop, tell) = (&look, &stop, tell.clone());
+            scope.spawn(move || assert_eq!(look(stop, &mut || tell.send(()).unwrap()), Err(Error::Stopped)));
+        }
+        (0..MOST).for_each(|_| told.recv_timeout(Duration::from_secs(60)).unwrap());
+        let error = look(&AtomicBool::new(false), &mut || ()).unwrap_err();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(matches!(error, Error::Refused(_)), "{error}");
+    });
 }
 
 #[test]

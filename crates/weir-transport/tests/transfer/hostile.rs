@@ -6,9 +6,9 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use weir_core::{Random, Seed};
+use weir_testkit::relay::{Relay, Rough};
 
-use crate::ends::{Place, noise, send_file};
-use crate::relay::Relay;
+use crate::ends::{HOME, Place, noise, send_file};
 
 /// Datagrams that are sent.
 const MANY: usize = 100_000;
@@ -39,7 +39,7 @@ fn hostile_datagrams_neither_crash_nor_amplify() {
     let path = place.file(200_000);
     // What an honest sender sends, as material.
     let heard = {
-        let relay = Relay::start(receiver.address(), u64::MAX);
+        let relay = Relay::start(HOME, receiver.address(), Rough::default());
         send_file(&path, relay.address, place.trust()).unwrap();
         relay.heard()
     };

@@ -4,4 +4,3 @@
 mod breaks;
 mod ends;
 mod hostile;
-mod relay;
