@@ -277,6 +277,15 @@ impl FlowSpec {
         Self { ends, ..self }
     }
 
+    /// How many packets of its own a connection opens and closes with that carries `bytes`: SYN-ACK, and FIN. A FIN goes
+    /// with the last data unless that has been sent when the application closes, which it is where the initial window
+    /// holds it.
+    pub(crate) fn control(&self, bytes: Option<u64>) -> [bool; 2] {
+        let opens = self.ends.syn_fin && matches!(self.kind, Kind::Tcp(_));
+        let window = u64::from(self.ends.initial_window) * u64::from(TCP_MSS);
+        [opens, opens && bytes.is_some_and(|bytes| bytes <= window)]
+    }
+
     /// The same flow once more, with the controller of its kind.
     pub(crate) fn again(&self) -> Self {
         Self { kind: self.kind.clone(), path: self.path.clone(), controller: None, ..*self }
@@ -376,6 +385,8 @@ pub(crate) struct Flow {
     /// From there to the sender, and from the sender to the first link.
     pub(crate) around: Duration,
     pub(crate) amount: Amount,
+    /// Whether it begins with a SYN-ACK and ends with a FIN of its own.
+    pub(crate) control: [bool; 2],
     pub(crate) start: Time,
     pub(crate) treatment: Option<Box<Treatment>>,
     pub(crate) header: u32,
@@ -435,7 +446,8 @@ impl Flow {
                 burst: Duration::from_millis(1),
                 min_burst: spec.ends.min_burst.max(1),
                 defer: spec.ends.defer && recovery == Recovery::Tcp,
-                max_rate: spec.ends.max_rate,
+                autosize: spec.ends.tso_autosize,
+                max_rate: spec.ends.max_rate.unwrap_or(Rate::MAX),
                 ack_delay: receiver.delay,
                 window: spec.window,
             };
@@ -458,7 +470,12 @@ impl Flow {
                 (source, Receiver::new(ReceiverConfig::default()), UDP_HEADER)
             }
         };
+        let control = spec.control(match spec.amount {
+            Amount::Bytes(bytes) => Some(bytes),
+            Amount::Endless | Amount::Time(_) => None,
+        });
         Ok(Self {
+            control,
             treatment: Treatment::of(&spec, random),
             hosts: spec.hosts,
             path: spec.path,
@@ -489,6 +506,17 @@ impl Flow {
     /// A packet of a datagram flow.
     pub(crate) fn datagram(id: u64, flow: FlowId, ecn: Ecn, number: u64, now: Time) -> Packet {
         Packet { handle: number, ..Packet::new(id, flow, DATAGRAM, now).with_ecn(ecn) }
+    }
+
+    /// Bytes of the stream so far that are SYN-ACKs and FINs.
+    pub(crate) fn control_bytes(&self) -> u64 {
+        let own = || self.control.map(u64::from).iter().sum();
+        self.task.as_ref().map_or_else(own, |task| task.control_bytes)
+    }
+
+    /// Payload bytes that it has received.
+    pub(crate) fn received(&self) -> u64 {
+        self.receiver.bytes.saturating_sub(self.control_bytes())
     }
 
     /// Gives back what room it can: for a flow that is done. Its end takes more than one acknowledgement at times.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_core::{Duration, Packet, Rate, Seed, Time};
 use weir_qdisc::{BuildContext, ConfigError, Qdisc, QdiscConfig};
 
+use crate::aggregates::{Aggregates, Aggregating};
 use crate::impairment::Impairment;
 use crate::replay::Replay;
 use crate::steps::RateSteps;
@@ -37,6 +38,7 @@ pub struct HopSpec {
     delay: Duration,
     trace: Option<Arc<Trace>>,
     steps: Option<RateSteps>,
+    aggregates: Option<Aggregates>,
     replay_window: Option<u32>,
     impairment: Impairment,
 }
@@ -58,6 +60,7 @@ impl HopSpec {
             delay: Duration::ZERO,
             trace: None,
             steps: None,
+            aggregates: None,
             replay_window: None,
             impairment: Impairment::default(),
         })
@@ -86,6 +89,13 @@ impl HopSpec {
     #[must_use]
     pub fn steps(self, steps: RateSteps) -> Self {
         Self { steps: Some(steps), ..self }
+    }
+
+    /// Sends several packets at once, at its rate while they are on the air. Neither a trace nor steps of the rate
+    /// count then.
+    #[must_use]
+    pub fn aggregates(self, aggregates: Aggregates) -> Self {
+        Self { aggregates: Some(aggregates), ..self }
     }
 
     /// All packets go through one tunnel, from before the queue to behind the link, whose end loses those that come out
@@ -143,6 +153,7 @@ pub(crate) struct Hop {
     /// The tunnel that all packets go through.
     pub(crate) replay: Option<Box<Replay>>,
     pub(crate) opportunities: Option<Box<Opportunities>>,
+    pub(crate) aggregating: Option<Box<Aggregating>>,
     /// The queue of the other direction.
     pub(crate) back: Option<HopId>,
     /// What happens to packets there, if there is no queue.
@@ -168,6 +179,7 @@ impl Hop {
                 let schedule = Schedule::new(Arc::clone(trace));
                 Box::new(Opportunities { schedule, left: 0, awaited: false })
             }),
+            aggregating: spec.aggregates.map(|how| Box::new(Aggregating::new(how, seed.stream("air")))),
             back: None,
             back_impairment: Impairment::default(),
         })

@@ -19,6 +19,7 @@
 
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod aggregates;
 mod endpoint;
 mod engine;
 mod flow;
@@ -38,6 +39,7 @@ mod treatment;
 mod twins;
 mod workload;
 
+pub use aggregates::Aggregates;
 pub use endpoint::{EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, SenderConfig};
 pub use flow::{Amount, FASTEST_DATAGRAMS, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
 pub use hop::{HopId, HopReport, HopSpec};

@@ -8,6 +8,7 @@
 //! Flows that need more have a route ([`crate::route`]), on which each packet and acknowledgement is an event wherever
 //! it comes to.
 
+mod aggregates;
 mod links;
 mod opportunities;
 mod receivers;
@@ -61,6 +62,8 @@ enum Next {
     Ready(u32),
     /// The trace of a link lets it send.
     Opportunity(u32),
+    /// A link has sent an aggregate.
+    Aggregate(u32),
     /// A packet on a route has come to its next stop.
     Reach(u32),
 }
@@ -228,7 +231,7 @@ impl<O: Observer> Network<O> {
         if let Some(other) = flow.routed.as_ref().and_then(|routed| routed.other) {
             report.answered = self.flows[other as usize].receiver.bytes;
         }
-        report.bytes = flow.receiver.bytes;
+        report.bytes = flow.received();
         report.packets = flow.receiver.packets;
         if let Source::Connection(sender) = &flow.source {
             report.lost = sender.delivery.lost();
@@ -338,6 +341,7 @@ impl<O: Observer> Network<O> {
             Next::Handshake(flow) => self.shake_hands(flow),
             Next::Stop(flow) => self.stop(flow),
             Next::Opportunity(hop) => self.opportunity(hop),
+            Next::Aggregate(hop) => self.aggregated(hop),
             Next::Reach(place) => self.reach(place),
         }
     }

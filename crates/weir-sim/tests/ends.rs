@@ -215,6 +215,8 @@ fn all_of_it_gives_the_same_bytes_again() {
         let mut network = Network::new(Seed { seed: 1, run: number }, ());
         let hop = network.add_hop(hop(RATE, "codel ecn"));
         let ends = EndOptions {
+            tso_autosize: false,
+            syn_fin: false,
             gso: 12,
             initial_window: 20,
             min_burst: 3,

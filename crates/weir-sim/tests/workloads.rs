@@ -55,6 +55,48 @@ fn a_crowd_comes_as_often_and_asks_for_as_much_as_it_should() {
 }
 
 #[test]
+fn connections_with_syn_and_fin_take_longer_where_these_are_lost() {
+    // One packet in ten is lost on the way to the link; requests of one packet.
+    let times = |syn_fin: bool, loss: f64| -> Vec<f64> {
+        let (mut network, hop) = network(9, "pfifo limit 1000p", ());
+        let ends = EndOptions { syn_fin, ..EndOptions::default() };
+        let connection = tcp("cubic", &[hop], 20).loss(loss).ends(ends);
+        let pattern = Pattern::Poisson { rate: 50.0, size: Size::Fixed(1_000), connections: 1000 };
+        let spec = WorkloadSpec::new(connection, pattern).length(ms(40_000));
+        let workload = network.add_workload(spec).unwrap();
+        assert!(network.run_until_done(at(200_000)));
+        let report = network.workload(workload);
+        assert_eq!(report.received, 1_000 * report.requests.len() as u64, "SYN and FIN are no payload");
+        let times = report.requests.iter().map(|request| request.finished.unwrap().since(request.start));
+        times.map(|time| time.as_secs_f64()).collect()
+    };
+    let share = |times: &[f64], from: f64, to: f64| {
+        times.iter().filter(|time| (from..to).contains(*time)).count() as f64 / times.len() as f64
+    };
+    for syn_fin in [false, true] {
+        // A round trip for the handshake, half for the request, half for the response.
+        let without = times(syn_fin, 0.0);
+        assert_eq!(share(&without, 0.040, 0.042), 1.0, "{syn_fin}: {:?}", &without[..3]);
+    }
+    let plain = times(false, 0.1);
+    assert_eq!(share(&plain, 1.0, 100.0), 0.0, "no handshake is lost");
+    let queued = times(true, 0.1);
+    let count = queued.len() as f64;
+    let near = |share: f64, expected: f64| {
+        assert!(
+            (share - expected).abs() < 4.0 * (expected * (1.0 - expected) / count).sqrt(),
+            "{share}, not {expected}"
+        );
+    };
+    // A tenth loses its SYN-ACK, a hundredth twice.
+    near(share(&queued, 1.0, 100.0), 0.1);
+    near(share(&queued, 3.0, 100.0), 0.01);
+    // Of the others a tenth loses its FIN, which waits for a probe; a FIN that arrives tells of lost data at once, but
+    // these may be lost again.
+    near(share(&queued, 0.1, 1.0), 0.9 * 0.109);
+}
+
+#[test]
 fn what_is_offered_below_the_rate_is_carried() {
     for load in [0.3, 0.7, 0.9] {
         let (mut network, hop) = network(6, "pfifo limit 1000p", ());

@@ -5,6 +5,8 @@ use std::fmt;
 use weir_core::{Duration, Random, Rate, Seed};
 use weir_sim::Impairment;
 
+use crate::links::Link;
+
 /// What else uses the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cross {
@@ -13,6 +15,17 @@ pub(crate) enum Cross {
     Tcp(u32, &'static str),
     /// So many sources that send datagrams by turns, together at most at this share of the rate.
     OnOff(u32, f64),
+}
+
+impl Cross {
+    /// The row of the tables.
+    pub(crate) fn word(self) -> String {
+        match self {
+            Self::None => "none".to_owned(),
+            Self::Tcp(flows, controller) => format!("{flows} {controller}"),
+            Self::OnOff(flows, _) => format!("{flows} on-off"),
+        }
+    }
 }
 
 /// One condition.
@@ -33,13 +46,43 @@ pub(crate) struct Case {
     pub(crate) impairment: Impairment,
     /// A flow the other way, whose queue acknowledgements meet.
     pub(crate) reverse: bool,
+    pub(crate) link: Link,
+    /// Whether it is drawn, not a cell of the grid.
+    pub(crate) drawn: bool,
     pub(crate) seed: Seed,
+}
+
+impl Case {
+    /// The rows of the tables that it belongs to: of what, and which.
+    pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
+        let Impairment { jitter, jitter_reorders, loss, reorder, .. } = self.impairment;
+        let mut rows = vec![("all", "all".to_owned()), ("queue", self.group.clone())];
+        if !self.drawn {
+            rows.push(("buffer", format!("{} {}p", self.group, self.buffer)));
+            return rows;
+        }
+        rows.extend([("link", self.link.word().to_owned()), ("cross", self.cross.word())]);
+        let scatters = jitter > Duration::ZERO;
+        for (is, name) in [
+            (self.impairment.is_none() && !self.reverse, "none"),
+            (loss > 0.0, "loss"),
+            (scatters && !jitter_reorders, "jitter"),
+            (scatters && jitter_reorders, "jitter any order"),
+            (reorder > 0.0, "reordering"),
+            (self.reverse, "loaded reverse"),
+        ] {
+            if is {
+                rows.push(("impairment", name.to_owned()));
+            }
+        }
+        rows
+    }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { qdisc, rate, rtt, buffer, cross, impairment, reverse, seed, .. } = self;
-        write!(f, "{qdisc}, {rate}, {rtt}, {buffer} packets, {cross:?}")?;
+        let Self { qdisc, rate, rtt, buffer, cross, impairment, reverse, link, seed, .. } = self;
+        write!(f, "{qdisc}, {link}, {rate}, {rtt}, {buffer} packets, {cross:?}")?;
         let Impairment { jitter, jitter_reorders, loss, reorder, reorder_delay } = impairment;
         if !impairment.is_none() {
             write!(f, ", jitter {jitter}{}", if *jitter_reorders { " any order" } else { "" })?;
@@ -49,12 +92,14 @@ impl fmt::Display for Case {
     }
 }
 
-/// The paper's grid as its program runs it (`src/test.py` of CN-TU/PCC-Uspace): netem has whole milliseconds in each direction.
+/// The paper's grid as its program runs it (`src/test.py` of CN-TU/PCC-Uspace): netem has whole milliseconds in each
+/// direction.
 const RATES: [u64; 5] = [5, 16, 28, 39, 50];
 const DELAYS: [u64; 5] = [10, 32, 56, 78, 100];
 const BUFFERS: [u64; 5] = [1, 26, 50, 75, 100];
 
-/// The grid, each cell so many times: `fq` as it was when the paper was written, and with the fast path that it has now.
+/// The grid, each cell so many times: `fq` as it was when the paper was written, and with the fast path that it has
+/// now.
 pub(crate) fn grid(runs: u64) -> Vec<Case> {
     let mut cases = Vec::new();
     for (kind, words) in
@@ -74,6 +119,8 @@ pub(crate) fn grid(runs: u64) -> Vec<Case> {
                         lead: Duration::from_secs(5),
                         impairment: Impairment::default(),
                         reverse: false,
+                        link: Link::Wire,
+                        drawn: false,
                         seed: Seed { seed: 1, run },
                     });
                 }
@@ -97,22 +144,33 @@ fn cells() -> impl Iterator<Item = (Rate, Duration, u64)> {
 ///
 /// | what | from |
 /// |---|---|
-/// | rate | 1 Mbit/s to 1 Gbit/s, evenly by its logarithm, as all below |
+/// | rate | 1 Mbit/s to 1 Gbit/s, evenly by its logarithm, as all below; with Wi-Fi from 20 Mbit/s |
 /// | round-trip time | 2 to 300 ms |
+/// | link | three of four a wire, else Wi-Fi or a cellular trace of 1 to 50 Mbit/s |
 /// | buffer | 1 packet to 4 BDP: of each flow in `fq` (with and without its fast path) and `drr`, of all in the shared ones; `fq_codel` at least 64 packets, `fq_pie` and `cake` by their defaults, since these end fairness or are bytes |
 /// | cross traffic | 0, 1, 4 or 16 of Reno, Cubic, BBR or datagrams on and off, 1 to 5 s earlier |
 /// | random loss | half the cases: 0.01 to 1 % |
 /// | jitter | half: 10 us to 3 ms or a quarter of the round trip, half of these in any order |
 /// | reordering | a quarter: 0.1 to 2 % late by 0.2 to 5 ms or half a round trip |
 /// | reverse path | a quarter: a Cubic in a queue of a BDP |
-pub(crate) fn drawn(count: u64, seed: u64) -> Vec<Case> {
-    (0..count).map(|run| draw(Seed { seed, run })).collect()
+pub(crate) fn drawn(count: u64, seed: u64, first: u64) -> Vec<Case> {
+    (first..first + count).map(|run| draw(Seed { seed, run })).collect()
 }
 
 fn draw(seed: Seed) -> Case {
     let mut random = seed.stream("case");
     let random = &mut random;
-    let rate = Rate::from_bits_per_sec(logarithmic(random, 1e6, 1e9) as u64);
+    let link = match random.below(8) {
+        0 => Link::wifi(random),
+        1 => Link::Cellular,
+        _ => Link::Wire,
+    };
+    let [slowest, fastest] = match link {
+        Link::Wire => [1e6, 1e9],
+        Link::WiFi(_) => [2e7, 1e9],
+        Link::Cellular => [1e6, 5e7],
+    };
+    let rate = Rate::from_bits_per_sec(logarithmic(random, slowest, fastest) as u64);
     let rtt = Duration::from_nanos(logarithmic(random, 2e6, 300e6) as u64);
     let product = rate.bytes_in(rtt).0 as f64 / 1500.0;
     let buffer = logarithmic(random, 1.0, (4.0 * product).max(1.0)).round().max(1.0) as u64;
@@ -131,11 +189,12 @@ fn draw(seed: Seed) -> Case {
             _ => ("cake by hosts", "cake isolation dual-srchost".to_owned()),
         }
     } else {
-        match random.below(5) {
+        match random.below(6) {
             0 => ("pfifo", format!("pfifo limit {buffer}p")),
             1 => ("codel", format!("codel limit {buffer}p")),
             2 => ("pie", format!("pie limit {buffer}p")),
             3 => ("red", format!("red limit {}b", buffer.max(16) * 1514)),
+            4 => ("by host", format!("byhost limit {buffer}")),
             _ => ("dualpi2", format!("dualpi2 limit {buffer}p")),
         }
     };
@@ -163,10 +222,12 @@ fn draw(seed: Seed) -> Case {
             Duration::from_nanos(logarithmic(random, 2e5, (2.0 * quarter).min(5e6)) as u64);
     }
     let reverse = random.below(4) == 1;
-    Case { group: kind.to_owned(), qdisc, fair, rate, rtt, buffer, cross, lead, impairment, reverse, seed }
+    let drawn = true;
+    let group = kind.to_owned();
+    Case { group, qdisc, fair, rate, rtt, buffer, cross, lead, impairment, reverse, link, drawn, seed }
 }
 
 /// Evenly by the logarithm.
-fn logarithmic(random: &mut Random, from: f64, to: f64) -> f64 {
+pub(crate) fn logarithmic(random: &mut Random, from: f64, to: f64) -> f64 {
     from * (to / from).powf(random.unit())
 }

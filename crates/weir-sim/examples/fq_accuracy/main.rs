@@ -1,19 +1,28 @@
 //! How often a detector of fair queuing is right, how long it takes and what it costs:
 //!
 //! ```text
-//! cargo run --release -p weirnet-sim --example fq_accuracy -- grid trains 4
-//! cargo run --release -p weirnet-sim --example fq_accuracy -- drawn trains 1000 7
+//! cargo run --release -p weirnet-sim --example fq_accuracy -- grid trains 10
+//! cargo run --release -p weirnet-sim --example fq_accuracy -- drawn trains 1000 7 table.csv
 //! cargo run --release -p weirnet-sim --example fq_accuracy -- control trains share
+//! cargo run --release -p weirnet-sim --example fq_accuracy -- change trains 100 1
 //! ```
 //!
-//! `again` lets the detections of a connection go on for a minute in the grid, and counts those that change what was found.
-//! `control DETECTOR [CONTROLLER]` is what comes behind fair queuing: thirty seconds in each cell of the grid, detection included.
+//! A last word that ends with `.csv` names a file for the table of `grid` or `drawn`.
 //!
-//! `grid` is the paper's: 125 cells, behind `pfifo` and behind two versions of `fq`, alone and with a Cubic that began five
-//! seconds earlier, so many runs each with other phases. `drawn` draws conditions at random, so many of them, from the seed
-//! that follows. A line for each error comes before the tables.
+//! | mode | what it does |
+//! |---|---|
+//! | `grid DETECTOR RUNS` | the paper's 125 cells behind `pfifo` and two versions of `fq`, alone and with a Cubic that began 5 s earlier |
+//! | `drawn DETECTOR CASES SEED [FIRST]` | conditions drawn at random, from run `FIRST` on |
+//! | `control DETECTOR [CONTROLLER]` | what comes behind fair queuing: 30 s in each cell of the grid, detection included |
+//! | `again DETECTOR RUNS` | detections for a minute in the grid; counts those that change what was found |
+//! | `change (DETECTOR or cubic) RUNS SEED` | the bottleneck moves from a fair queue to a shared one and back; `cubic` detects nothing |
+//!
+//! Of `grid` and `drawn` a line for each error comes before the tables.
 
 mod cases;
+mod change;
+mod hosts;
+mod links;
 mod run;
 mod tables;
 
@@ -27,7 +36,7 @@ const THREADS: usize = 2;
 
 // A run of a case draws from its own streams alone, so threads change nothing but the time that all take.
 #[allow(clippy::disallowed_methods)]
-fn run_all<T: Clone + Send>(cases: &[Case], run: impl Fn(&Case) -> T + Sync) -> Vec<T> {
+fn run_all<C: Sync, T: Clone + Send>(cases: &[C], run: impl Fn(&C) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let found = Mutex::new(vec![None; cases.len()]);
     std::thread::scope(|scope| {
@@ -48,6 +57,7 @@ fn run_all<T: Clone + Send>(cases: &[Case], run: impl Fn(&Case) -> T + Sync) -> 
 
 #[allow(clippy::disallowed_methods)]
 fn main() {
+    hosts::register();
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let number =
@@ -55,12 +65,18 @@ fn main() {
     let detector = words.get(1).copied().unwrap_or("trains");
     let cases = match words.first().copied() {
         Some("grid") => cases::grid(number(2, 1)),
-        Some("drawn") => cases::drawn(number(2, 100), number(3, 1)),
+        Some("drawn") => cases::drawn(number(2, 100), number(3, 1), number(4, 0)),
         Some("control") => {
             let cases: Vec<Case> =
                 cases::grid(1).into_iter().filter(|case| case.group == "fq alone").collect();
             let held = run_all(&cases, |case| run::control(case, detector, words.get(2).copied()));
             print!("{}", tables::control(&cases, &held));
+            return;
+        }
+        Some("change") => {
+            let cases = change::moves(number(2, 100), number(3, 1));
+            let moved = run_all(&cases, |case| change::run(case, detector));
+            print!("{}", change::table(&cases, &moved));
             return;
         }
         Some("again") => {
@@ -70,8 +86,8 @@ fn main() {
             return;
         }
         _ => {
-            let words =
-                "(grid | again) DETECTOR RUNS | drawn DETECTOR CASES SEED | control DETECTOR CONTROLLER";
+            let words = "(grid | again) DETECTOR RUNS | drawn DETECTOR CASES SEED [FIRST] | control DETECTOR CONTROLLER | \
+                change (DETECTOR | cubic) RUNS SEED";
             eprintln!("fq_accuracy {words}");
             return;
         }
@@ -79,4 +95,7 @@ fn main() {
     let found = run_all(&cases, |case| run::run(case, detector));
     print!("{}", tables::errors(&cases, &found));
     print!("{}", tables::summary(&cases, &found));
+    if let Some(file) = words.last().filter(|word| word.ends_with(".csv")) {
+        std::fs::write(file, tables::csv(&cases, &found)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Found {
 /// A detection that takes longer has failed.
 const LONGEST: Duration = Duration::from_secs(20);
 /// Payload of a full QUIC packet of the simulator.
-const MSS: u32 = 1425;
+pub(crate) const MSS: u32 = 1425;
 
 /// What a connection did in [`CONTROL`].
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Held {
 /// How long a connection is looked at.
 const CONTROL: Duration = Duration::from_secs(30);
 /// IP, UDP and QUIC headers of a packet.
-const HEADERS: u32 = 20 + 8 + 27;
+pub(crate) const HEADERS: u32 = 20 + 8 + 27;
 
 /// A network in which a connection with the detector begins.
 struct Set {
@@ -49,7 +49,7 @@ struct Set {
 }
 
 /// A connection with the detector of this name; `trains@24us` are trains whose packets are 24 us apart.
-fn connection(detector: &str, fair: Option<&str>, setup: &Setup) -> Connection {
+pub(crate) fn connection(detector: &str, fair: Option<&str>, setup: &Setup) -> Connection {
     let Some((name, spacing)) = detector.split_once('@') else {
         let fair = fair.map(str::to_owned);
         let names = Names { detector: detector.to_owned(), shared: "cubic".to_owned(), fair, again: None };
@@ -76,7 +76,7 @@ fn set(case: &Case, detector: &str, fair: Option<&str>) -> Set {
     let mut network = Network::new(seed, ());
     let qdisc = case.qdisc.parse().unwrap_or_else(|error| panic!("{}: {error}", case.qdisc));
     let spec = HopSpec::new(rate, qdisc, rtt).unwrap_or_else(|error| panic!("{case}: {error}"));
-    let hop = network.add_hop(spec.impairment(case.impairment));
+    let hop = network.add_hop(case.link.apply(spec.impairment(case.impairment), rate, seed));
     if case.reverse {
         let back = "pfifo limit 1bdp".parse().expect("a queue");
         let limited = rtt.max(rate.time_for(10 * 1514));

@@ -9,6 +9,12 @@ use super::receiver::ReceiverConfig;
 pub struct EndOptions {
     /// Segments that the sender hands over as one packet at most, 1 to [`LARGEST_GSO`](crate::LARGEST_GSO).
     pub gso: u16,
+    /// Super-packets, and bursts of packets one by one, are as long as Linux makes them of the pacing rate
+    /// (`tcp_tso_autosize` of Linux 5.4): no.
+    pub tso_autosize: bool,
+    /// SYN-ACK and FIN pass the queue as packets of their own, without ECN unless all packets of the controller have it,
+    /// and are sent again when they are lost: no.
+    pub syn_fin: bool,
     /// The window to begin with, in packets; 10 by RFC 6928.
     pub initial_window: u32,
     /// Packets that a paced burst has at least (`net.ipv4.tcp_min_tso_segs`): 2.
@@ -30,6 +36,8 @@ impl Default for EndOptions {
     fn default() -> Self {
         Self {
             gso: 1,
+            tso_autosize: false,
+            syn_fin: false,
             initial_window: 10,
             min_burst: 2,
             defer: true,

@@ -12,6 +12,8 @@
 //! | round-trip time of the newest packet acknowledged, less the receiver's delay (QUIC) | the same for both; the kernel's SRTT uses the oldest, here only in `defer` |
 //! | pacing in bursts of a millisecond, at least two packets and at most 64 kB (`tcp_tso_autosize`) | [`SenderConfig::burst`], [`SenderConfig::min_burst`]; Prague says 0.24 ms |
 //! | a burst that began late, because the window was full, is made up for by up to half its length; the first ten packets are not paced (`tcp_update_skb_after_send`) | the same for TCP |
+//! | SYN-ACK: again after 1 s, then 2 s, 4 s... (RFC 6298 section 2, `TCP_TIMEOUT_INIT`); what the handshake took is the first round trip; a FIN of its own where all data had been sent before the connection was closed | for who [opens](Sender::open); each is a byte of the stream, as in its sequence space |
+//! | bursts and super-packets of 1/1024 s at the pacing rate, 2 segments to 64 kB (`tcp_tso_autosize` before Linux 5.19) | if [`SenderConfig::autosize`] |
 //! | without pacing, packets that wait for others to go with (`tcp_tso_should_defer`) | if [`SenderConfig::defer`] |
 
 mod defer;
@@ -63,8 +65,10 @@ pub struct SenderConfig {
     pub min_burst: u32,
     /// Whether packets wait for others to go with, unless they are paced.
     pub defer: bool,
-    /// The sender paces at no more than this.
-    pub max_rate: Option<Rate>,
+    /// Whether bursts and super-packets have the length of `tcp_tso_autosize`.
+    pub autosize: bool,
+    /// The sender paces at no more than this; [`Rate::MAX`] if nothing holds it back.
+    pub max_rate: Rate,
     /// The receiver's longest delay of acknowledgements, which probes wait for (QUIC).
     pub ack_delay: Duration,
     /// Payload bytes that the receiver has room for.
@@ -100,7 +104,8 @@ pub(crate) struct Sender {
     /// A packet has come behind a newer one (`reord_seen`).
     reordered: bool,
     sent: SentPackets,
-    newest: Option<u64>,
+    /// Of packets from this number on nothing has been acknowledged.
+    unheard: u64,
     /// Of packets from this number on nothing was heard, and none is held lost.
     flying_from: u64,
     /// None before this number is in flight.
@@ -137,6 +142,17 @@ pub(crate) struct Sender {
     arming: Option<Arming>,
     probes: u32,
     must_probe: u32,
+    /// Of a connection whose SYN-ACK and FIN are simulated. Most are not, and pay a pointer.
+    handshake: Option<Box<Handshake>>,
+}
+
+/// The packets that are SYN-ACK and FIN.
+#[derive(Clone, Copy, Debug)]
+struct Handshake {
+    syn: u64,
+    fin: Option<u64>,
+    /// The SYN-ACK has not been acknowledged.
+    opens: bool,
 }
 
 impl Sender {
@@ -153,7 +169,7 @@ impl Sender {
             missing: Missing::default(),
             reordered: false,
             sent: SentPackets::default(),
-            newest: None,
+            unheard: 0,
             flying_from: 0,
             doubted: 0,
             in_flight: 0,
@@ -177,7 +193,48 @@ impl Sender {
             arming: None,
             probes: 0,
             must_probe: 0,
+            handshake: None,
         }
+    }
+
+    /// Opens the connection with a SYN-ACK, behind which `bytes` wait, or an endless stream, and a FIN of its own if it
+    /// `closes` so.
+    pub(crate) fn open(&mut self, bytes: Option<u64>, closes: bool) {
+        let syn = self.writes.end();
+        self.writes.write(Some(1));
+        self.writes.write(bytes);
+        if closes {
+            self.writes.write(Some(1));
+        }
+        let fin = closes.then(|| self.writes.end() - 1);
+        self.handshake = Some(Box::new(Handshake { syn, fin, opens: true }));
+    }
+
+    /// The SYN-ACK, until it is acknowledged.
+    #[inline]
+    fn opening(&self) -> Option<u64> {
+        self.handshake.as_ref().filter(|handshake| handshake.opens).map(|handshake| handshake.syn)
+    }
+
+    /// The client has answered the SYN-ACK: only now there is a connection for the controller.
+    #[cold]
+    fn opened(&mut self) {
+        if let Some(handshake) = &mut self.handshake {
+            handshake.opens = false;
+        }
+        for number in self.sent.first()..self.sent.end() {
+            if let Some(packet) = self.sent.get_mut(number)
+                && packet.fate == Fate::Flying
+            {
+                // Another copy of it.
+                packet.fate = Fate::Lost;
+                self.in_flight -= u64::from(packet.bytes);
+            }
+        }
+        self.doubted = self.sent.end();
+        self.flying_from = self.sent.end();
+        self.controller.on_handshake(self.rtt.smoothed);
+        (self.probe_due, self.arming, self.must_probe) = (Time::MAX, None, 0);
     }
 
     /// A new connection on the same ports, once the old one is [done](Self::is_done): numbers and totals count on, all
@@ -232,6 +289,9 @@ impl Sender {
         while self.again.front().is_some_and(|sequence| *sequence < self.una) {
             self.again.pop_front();
         }
+        if self.opening().is_some_and(|syn| self.next > syn) {
+            return self.probe_old(now);
+        }
         let (sequence, again) = match self.again.front() {
             Some(sequence) => (*sequence, true),
             None if self.next < self.writes.end() => (self.next, false),
@@ -279,6 +339,7 @@ impl Sender {
     /// The next packet of up to `most` segments, of what is held back and of what may go now and continues it; what
     /// does not continue it is held back.
     pub(crate) fn gather(&mut self, now: Time, held: &mut Option<Outgoing>, most: u16) -> Option<Burst> {
+        let most = if self.config.autosize { most.min(self.autosized() as u16) } else { most };
         let mut burst = Burst::new(held.take().or_else(|| self.poll_apart(now))?);
         while burst.segments() < most && held.is_none() {
             let Some(next) = self.poll_apart(now) else { break };
@@ -319,7 +380,9 @@ impl Sender {
         self.arm_probe(now);
         let reduced = !again && std::mem::take(&mut self.reduced);
         // RFC 3168 section 6.1.5: retransmissions are Not-ECT. The kernel obeys only for classic ECN.
-        let plain = again && self.config.recovery == Recovery::Tcp && self.ecn == EcnUse::Classic;
+        let is_bare = |handshake: &Handshake| handshake.syn == sequence || handshake.fin == Some(sequence);
+        let bare = again || self.handshake.as_deref().is_some_and(is_bare);
+        let plain = bare && self.config.recovery == Recovery::Tcp && self.ecn == EcnUse::Classic;
         let ecn = if plain { Ecn::NotEct } else { self.codepoint };
         Outgoing {
             data: Data { number, sequence, reduced, spin: self.spin },
@@ -353,8 +416,8 @@ impl Sender {
         if let Some(number) = newest
             && let Some(SentPacket { stamp, .. }) = self.sent.get(number)
         {
-            if self.newest.is_none_or(|newest| number > newest) {
-                self.newest = Some(number);
+            if number >= self.unheard {
+                self.unheard = number + 1;
                 self.flying_from = self.flying_from.max(number + 1);
                 let delay = match self.config.recovery {
                     Recovery::Quic => frame.delay,
@@ -362,7 +425,7 @@ impl Sender {
                 };
                 let rtt = now.since(stamp.sent) - delay;
                 self.rtt.sample(rtt);
-                if self.config.defer {
+                if self.config.defer || self.config.autosize {
                     let oldest = oldest.and_then(|oldest| self.sent_at(oldest));
                     let oldest = oldest.map_or(rtt, |sent| now.since(sent));
                     self.oldest_rtt = Rtt::smooth(self.oldest_rtt, oldest);
@@ -373,6 +436,9 @@ impl Sender {
             self.probes = 0;
             ack.rate = self.delivery.sample(now, stamp, self.rtt.shortest);
             ack.window_limited = number < self.limited_until;
+        }
+        if self.opening().is_some_and(|syn| self.una > syn) {
+            return self.opened();
         }
         // What was declared lost long ago will not come any more.
         let keep = 3 * self.rtt.smoothed.as_nanos();

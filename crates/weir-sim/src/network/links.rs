@@ -72,6 +72,9 @@ impl Hop {
     /// Sends the next packet; nothing is being sent.
     #[inline(always)]
     fn begin<O: Observer>(&mut self, around: &mut Around<'_, O>) {
+        if self.aggregating.is_some() {
+            return self.aggregate(around);
+        }
         let Around { now, agenda, sink } = around;
         let (now, id) = (*now, sink.hop);
         if self.opportunities.is_some() {

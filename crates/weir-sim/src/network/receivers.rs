@@ -75,7 +75,7 @@ impl<O: Observer> Network<O> {
         }
         if let Amount::Bytes(wanted) = flow.amount
             && flow.report.finished.is_none()
-            && flow.receiver.bytes >= wanted
+            && flow.receiver.bytes >= wanted + flow.control_bytes()
         {
             flow.report.finished = Some(at);
             self.unfinished -= 1;

@@ -16,10 +16,14 @@ impl<O: Observer> Network<O> {
         flow.report.started = Some(now);
         match &mut flow.source {
             Source::Connection(sender) => {
-                sender.writes.write(match flow.amount {
+                let bytes = match flow.amount {
                     Amount::Bytes(bytes) => Some(bytes),
                     Amount::Endless | Amount::Time(_) => None,
-                });
+                };
+                match flow.control {
+                    [true, closes] => sender.open(bytes, closes),
+                    [false, _] => sender.writes.write(bytes),
+                }
                 self.send(index);
             }
             Source::Datagrams { until, .. } => {

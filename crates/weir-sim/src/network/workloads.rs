@@ -59,7 +59,7 @@ impl<O: Observer> Network<O> {
     /// What a workload has done so far.
     pub fn workload(&self, workload: WorkloadId) -> WorkloadReport<'_> {
         let works = |flow: &&Flow| flow.task.as_ref().is_some_and(|task| task.workload == workload.0);
-        let received = self.flows.iter().filter(works).map(|flow| flow.receiver.bytes).sum();
+        let received = self.flows.iter().filter(works).map(Flow::received).sum();
         WorkloadReport { received, ..self.workloads[workload.index()].report() }
     }
 
@@ -125,12 +125,21 @@ impl<O: Observer> Network<O> {
         let workload = &mut self.workloads[task.workload as usize];
         let opens = !task.used || matches!(workload.spec.pattern, Pattern::Poisson { .. });
         let sends_unasked = matches!(workload.spec.pattern, Pattern::OnOff { .. });
+        task.control = [false; 2];
         if sends_unasked {
             task.current = Some(request);
         } else {
             task.asked = workload.bytes(request);
-            task.expect(request, task.goal(flow.receiver.bytes) + task.asked);
+            if opens {
+                // Only the crowd closes its connections.
+                let closes = matches!(workload.spec.pattern, Pattern::Poisson { .. });
+                task.control = workload.spec.connection.control(closes.then_some(task.asked));
+            }
+            let control: u64 = task.control.map(u64::from).iter().sum();
+            task.control_bytes += control;
+            task.expect(request, task.goal(flow.receiver.bytes) + task.asked + control);
         }
+        let queued = task.control[0];
         let again = opens && std::mem::replace(&mut task.used, true);
         let travels = match &mut flow.source {
             Source::Datagrams { .. } => Duration::ZERO,
@@ -144,6 +153,8 @@ impl<O: Observer> Network<O> {
                     sender.reopen(controller);
                 }
                 match (opens, sends_unasked) {
+                    // The SYN; the rest of the handshake is simulated.
+                    (true, _) if queued => request_travels,
                     (true, _) => around + behind + request_travels,
                     (false, true) => Duration::ZERO,
                     (false, false) => request_travels,
@@ -152,7 +163,9 @@ impl<O: Observer> Network<O> {
         };
         if opens {
             self.open(connection, now + travels);
-            self.shake_hands(connection);
+            if !queued {
+                self.shake_hands(connection);
+            }
         }
         self.agenda.add(now + travels, Next::Serve(connection));
     }
@@ -182,7 +195,10 @@ impl<O: Observer> Network<O> {
                 }
             }
         } else if let Source::Connection(sender) = &mut flow.source {
-            sender.writes.write(Some(task.asked));
+            match task.control {
+                [true, closes] => sender.open(Some(task.asked), closes),
+                [false, _] => sender.writes.write(Some(task.asked)),
+            }
             self.send(connection);
         }
     }

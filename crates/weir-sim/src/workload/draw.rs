@@ -19,6 +19,16 @@ pub enum Size {
         /// The largest.
         cap: Option<f64>,
     },
+    /// Pareto distributed by its smallest value, and what is above `cap` is cut to it. The cap bounds the mean also of a
+    /// shape up to 1, which has none otherwise.
+    ParetoFrom {
+        /// The smallest.
+        least: f64,
+        /// The exponent; above 0.
+        shape: f64,
+        /// The largest.
+        cap: f64,
+    },
 }
 
 /// The smallest value of a Pareto distribution.
@@ -36,6 +46,9 @@ impl Size {
                 let bytes = scale(mean, shape) * libm::pow(1.0 - random.unit(), -1.0 / shape);
                 bytes.min(cap.unwrap_or(f64::MAX))
             }
+            Self::ParetoFrom { least, shape, cap } => {
+                (least * libm::pow(1.0 - random.unit(), -1.0 / shape)).min(cap)
+            }
         };
         (bytes + 0.5).max(1.0) as u64
     }
@@ -52,6 +65,16 @@ impl Size {
                 }
                 // The integral of the survival function up to the cap.
                 mean - least * libm::pow(least / cap, shape - 1.0) / (shape - 1.0)
+            }
+            Self::ParetoFrom { least, cap, .. } if cap <= least => cap,
+            Self::ParetoFrom { least, shape, cap } => {
+                // The same integral, whose power is a logarithm for a shape of 1.
+                let exponent = 1.0 - shape;
+                let beyond = match exponent {
+                    0.0 => libm::log(cap / least),
+                    exponent => (libm::pow(cap / least, exponent) - 1.0) / exponent,
+                };
+                least * (1.0 + beyond)
             }
         }
     }
@@ -108,6 +131,10 @@ mod tests {
             Size::Pareto { mean: 20_000.0, shape: 2.5, cap: None },
             Size::Pareto { mean: 20_000.0, shape: 1.2, cap: Some(1e6) },
             Size::Pareto { mean: 20_000.0, shape: 1.2, cap: Some(4_000.0) },
+            Size::ParetoFrom { least: 1_000.0, shape: 0.9, cap: 1e6 },
+            Size::ParetoFrom { least: 1_000.0, shape: 1.0, cap: 1e5 },
+            Size::ParetoFrom { least: 5_000.0, shape: 1.2, cap: 1e5 },
+            Size::ParetoFrom { least: 5_000.0, shape: 0.9, cap: 4_000.0 },
         ] {
             let (mean, error) = sample(200_000, || size.draw(&mut random) as f64);
             // Whole bytes: half a byte at most.
@@ -123,6 +150,22 @@ mod tests {
         // The standard deviation of an exponential distribution is its mean.
         let deviation = error * 200_000f64.sqrt();
         assert!((deviation / mean - 1.0).abs() < 0.02, "{deviation}");
+    }
+
+    #[test]
+    fn means_of_cut_tails_by_hand() {
+        let mean = |least, shape, cap| Size::ParetoFrom { least, shape, cap }.mean();
+        // 1000 (1 + ln 100); 1000 (1 + (1000^0.1 - 1) / 0.1).
+        assert!((mean(1e3, 1.0, 1e5) - 5_605.170_2).abs() < 1e-3);
+        assert!((mean(1e3, 0.9, 1e6) - 10_952.623_1).abs() < 1e-3, "{}", mean(1e3, 0.9, 1e6));
+        // By mean and by least value it is one distribution: 6000 / 3.
+        let by_mean = Size::Pareto { mean: 6_000.0, shape: 1.5, cap: Some(1e5) };
+        assert!((mean(2e3, 1.5, 1e5) - by_mean.mean()).abs() < 1e-6);
+        let draws = |size: Size| {
+            let mut random = Seed::default().stream("x");
+            [(); 50].map(|()| size.draw(&mut random))
+        };
+        assert_eq!(draws(by_mean), draws(Size::ParetoFrom { least: 2e3, shape: 1.5, cap: 1e5 }));
     }
 
     #[test]

@@ -14,6 +14,10 @@ pub(crate) struct Task {
     goals: VecDeque<(usize, u64)>,
     /// Bytes that the sender will be asked for next; of an on-off source, those that it had sent before.
     pub(crate) asked: u64,
+    /// Whether the request opens its connection with a SYN-ACK, and closes it with a FIN of its own.
+    pub(crate) control: [bool; 2],
+    /// Bytes of its streams so far that were SYN-ACKs and FINs.
+    pub(crate) control_bytes: u64,
     /// The time of being on that has not ended.
     pub(crate) current: Option<usize>,
     /// It has carried a request before.
@@ -40,6 +44,8 @@ impl Task {
             workload,
             goals: VecDeque::new(),
             asked: 0,
+            control: [false; 2],
+            control_bytes: 0,
             current: None,
             used: false,
             free: false,

@@ -2,6 +2,7 @@
 //!
 //! | `tcp_tso_should_defer`, `tcp_tso_autosize` (`net/ipv4/tcp_output.c`) | here |
 //! |---|---|
+//! | the same without the second term before Linux 5.19 | with [`SenderConfig::autosize`](super::SenderConfig::autosize) |
 //! | goes as soon as a super-packet of 1/1024 s at the pacing rate is full, and 64 kB / 2^(shortest round trip / 512 us) more | the same; 2 to 45 segments |
 //! | the pacing rate of who does not pace: 1.2 windows a smoothed round trip, two in slow start (`tcp_update_pacing_rate`) | 1.2: the sender does not know the threshold |
 //! | or a third of the window is free (`tcp_tso_win_divisor`) | the same |
@@ -49,8 +50,25 @@ impl Sender {
         !goes
     }
 
+    /// Segments of a super-packet by `tcp_tso_autosize` of Linux 5.4, 2 to 45: 1/1024 s at the pacing rate, or as long
+    /// as the controller says (`tso_segs`).
+    pub(super) fn autosized(&self) -> u32 {
+        let bytes = match (self.pacing(), self.controller.burst()) {
+            (Some(rate), Some(lasts)) => rate.bytes_in(lasts).0,
+            (Some(rate), None) => (rate.bits_per_sec() / 8) >> 10,
+            (None, _) => {
+                let window = self.controller.window().min(self.config.window);
+                window.saturating_mul(PACING) / self.oldest_rtt.as_nanos().max(1)
+            }
+        };
+        (bytes.min(GSO_MAX) as u32 / self.config.mss).clamp(LEAST, LARGEST)
+    }
+
     /// Segments of a full super-packet.
     fn super_packet(&self, window: u64) -> u64 {
+        if self.config.autosize {
+            return u64::from(self.autosized());
+        }
         let paced = window.saturating_mul(PACING) / self.oldest_rtt.as_nanos().max(1);
         let near = GSO_MAX >> (self.rtt.shortest.as_nanos() / 512_000).min(32);
         let bytes = paced.saturating_add(near).min(GSO_MAX);

@@ -55,7 +55,7 @@ impl Sender {
     #[inline]
     pub(super) fn find_losses(&mut self, now: Time, ack: &mut Ack) {
         self.loss_due = Time::MAX;
-        let Some(newest) = self.newest else { return };
+        let Some(newest) = self.unheard.checked_sub(1) else { return };
         let from = self.doubted.max(self.sent.first());
         match (from..newest).find(|number| self.sent.is_flying(*number)) {
             Some(oldest) => self.doubt(oldest, newest, now, ack),
@@ -133,6 +133,7 @@ impl Sender {
         if self.probe_due <= now {
             self.probes += 1;
             let give_up = match self.config.recovery {
+                _ if self.opening().is_some() => false,
                 Recovery::Tcp => self.probes > 1,
                 Recovery::Quic => self.probes > 3,
             };
@@ -195,6 +196,8 @@ impl Sender {
             }
         };
         let doubled = match self.config.recovery {
+            // No probe comes before the SYN-ACK's timeout.
+            _ if self.opening().is_some() => self.probes,
             // The probe is not counted: the timeout after it is the first.
             Recovery::Tcp => self.probes.saturating_sub(1),
             Recovery::Quic => self.probes,

@@ -44,7 +44,7 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use weir_cc::{EcnUse, Linux, Reno, Setup};
-    use weir_core::{Duration, Seed, Time};
+    use weir_core::{Duration, Rate, Seed, Time};
 
     use super::{Feedback, Sender};
     use crate::endpoint::frame::{Arriving, Data};
@@ -67,7 +67,8 @@ mod tests {
             burst: Duration::from_millis(1),
             min_burst: 2,
             defer: false,
-            max_rate: None,
+            autosize: false,
+            max_rate: Rate::MAX,
             ack_delay: Duration::from_millis(40),
             window: u64::MAX,
         };

@@ -44,7 +44,7 @@ impl Sender {
     #[inline(never)]
     fn read_any_news(&mut self, frame: &AckFrame, fresh: u64) -> News {
         let mut news = News::default();
-        let (known, end) = (self.newest, self.sent.end());
+        let (unheard, end) = (self.unheard, self.sent.end());
         // Newest first: after one that is not news come only older and empty ones.
         for (from, to) in frame.ranges.into_iter().take_while(|(_, to)| *to > fresh) {
             self.sent.each(from.max(fresh)..to.min(end), |number, packet| {
@@ -58,7 +58,7 @@ impl Sender {
                     Fate::Lost => {}
                 }
                 packet.fate = Fate::Delivered;
-                news.reordered |= known.is_some_and(|known| number < known);
+                news.reordered |= number + 1 < unheard;
                 self.missing.found(packet.sequence);
                 news.delivered.add(packet.bytes);
                 news.newest = news.newest.max(Some(number));

@@ -12,7 +12,8 @@ impl Sender {
     /// The rate at which it paces payload.
     #[inline]
     pub(super) fn pacing(&self) -> Option<Rate> {
-        self.controller.pacing().into_iter().chain(self.config.max_rate).min()
+        let most = Some(self.config.max_rate).filter(|rate| *rate < Rate::MAX);
+        self.controller.pacing().into_iter().chain(most).min()
     }
 
     /// Whether pacing at `rate` lets `bytes` go now.
@@ -30,7 +31,10 @@ impl Sender {
             let lasts = self.controller.burst().unwrap_or(self.config.burst);
             let least = u64::from(self.config.min_burst) * u64::from(self.config.mss);
             let burst = rate.bytes_in(lasts).0.clamp(least, LARGEST_BURST.max(least));
-            self.burst_left = burst;
+            self.burst_left = match self.config.autosize {
+                true => u64::from(self.autosized()) * u64::from(self.config.mss),
+                false => burst,
+            };
             self.late = match self.config.recovery {
                 Recovery::Tcp => now.since(self.next_send),
                 Recovery::Quic => Duration::ZERO,

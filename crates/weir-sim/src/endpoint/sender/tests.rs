@@ -1,5 +1,5 @@
 use weir_cc::{ConstantRate, Controller, EcnUse, FixedWindow};
-use weir_core::{Duration, Time};
+use weir_core::{Duration, Rate, Time};
 
 use super::{AckFrame, Feedback, Recovery, Sender, SenderConfig};
 use crate::endpoint::frame::RANGES;
@@ -15,7 +15,8 @@ fn sender(recovery: Recovery, controller: impl Controller + 'static) -> Sender {
         burst: Duration::from_millis(1),
         min_burst: 2,
         defer: false,
-        max_rate: None,
+        autosize: false,
+        max_rate: Rate::MAX,
         ack_delay: Duration::ZERO,
         window: u64::MAX,
     };
@@ -55,6 +56,80 @@ fn a_burst_that_begins_late_is_shorter_by_as_much_and_at_most_by_half() {
     assert_eq!(send(&mut quic, at(0)), 2);
     assert_eq!(send(&mut quic, at(5_000)), 2);
     assert_eq!(quic.paced_until(at(5_000)), Some(at(7_000)));
+}
+
+#[test]
+fn bursts_and_super_packets_are_as_long_as_linux_autosizes_them() {
+    // Bits per second: what goes in 1/1024 s, from two packets to 64 kB.
+    for (rate, segments) in [("8mbit", 2), ("81920kbit", 10), ("163840kbit", 20), ("10gbit", 45)] {
+        let mut tcp = sender(Recovery::Tcp, ConstantRate::new(rate.parse().unwrap(), EcnUse::Off));
+        tcp.config.autosize = true;
+        (tcp.unpaced, tcp.config.min_burst) = (0, 1);
+        assert_eq!(tcp.autosized(), segments, "{rate}");
+        assert_eq!(send(&mut tcp, at(0)), segments as usize, "{rate}: one by one");
+        let at = tcp.paced_until(at(0)).unwrap();
+        let burst = tcp.gather(at, &mut None, 45).unwrap();
+        assert_eq!(u32::from(burst.segments()), segments, "{rate}: as one");
+        let at = tcp.paced_until(at).unwrap();
+        assert_eq!(
+            tcp.gather(at, &mut None, 4).unwrap().segments(),
+            segments.min(4) as u16,
+            "{rate}: up to gso"
+        );
+    }
+    // Without pacing by 1.2 windows a round trip: 240 packets in 20 ms are 11.7 in 1/1024 s.
+    let mut tcp = sender(Recovery::Tcp, FixedWindow::new(200 * u64::from(MSS), EcnUse::Off));
+    (tcp.config.autosize, tcp.config.defer) = (true, true);
+    tcp.shake_hands(Duration::from_millis(20));
+    assert_eq!(tcp.gather(at(0), &mut None, 45).unwrap().segments(), 11);
+}
+
+#[test]
+fn a_syn_ack_goes_again_after_one_second_and_then_twice_as_long_and_data_waits_for_it() {
+    let mut tcp = sender(Recovery::Tcp, FixedWindow::new(5 * u64::from(MSS), EcnUse::Off));
+    tcp.writes.stop(0);
+    tcp.open(Some(2_500), true);
+    assert_eq!(send(&mut tcp, at(0)), 1, "the SYN-ACK alone");
+    let mut now = 0;
+    for seconds in [1, 2, 4, 8] {
+        let due = tcp.timer();
+        assert_eq!(due, at((now + seconds) * 1_000_000), "{seconds}");
+        now += seconds;
+        tcp.timeout(due);
+        assert_eq!(send(&mut tcp, due), 1, "the SYN-ACK once more");
+    }
+    assert_eq!(tcp.in_flight, 5);
+    // The client answers the last copy, 20 ms later.
+    let answer = at(now * 1_000_000 + 20_000);
+    tcp.acknowledge(answer, &ack(0, 4, 5, 1));
+    assert_eq!((tcp.in_flight, tcp.delivery.lost()), (0, 0));
+    assert_eq!(tcp.rtt.smoothed, Duration::from_millis(20));
+    let lengths: Vec<u32> =
+        std::iter::from_fn(|| tcp.poll(answer)).map(|packet| packet.wire_bytes - 66).collect();
+    assert_eq!(lengths, [1000, 1000, 500, 1], "data and a FIN");
+}
+
+#[test]
+fn a_fin_that_is_lost_goes_again_after_a_probe_timeout() {
+    let mut tcp = sender(Recovery::Tcp, FixedWindow::new(5 * u64::from(MSS), EcnUse::Classic));
+    tcp.writes.stop(0);
+    tcp.open(Some(1_000), true);
+    let codepoints = |tcp: &mut Sender, now| -> Vec<weir_core::Ecn> {
+        std::iter::from_fn(|| tcp.poll(now)).map(|packet| packet.ecn).collect()
+    };
+    use weir_core::Ecn::{Ect0, NotEct};
+    assert_eq!(codepoints(&mut tcp, at(0)), [NotEct]);
+    tcp.acknowledge(at(10_000), &ack(0, 0, 1, 1));
+    assert_eq!(codepoints(&mut tcp, at(10_000)), [Ect0, NotEct]);
+    tcp.acknowledge(at(20_000), &ack(1, 1, 2, 2));
+    // Two round trips, and 200 ms as it is alone; or the RTO, if that is less.
+    let due = tcp.timer();
+    assert!((at(200_000)..at(260_000)).contains(&due), "{due:?}");
+    tcp.timeout(due);
+    assert_eq!(codepoints(&mut tcp, due), [NotEct]);
+    assert!(!tcp.is_done());
+    tcp.acknowledge(due + Duration::from_millis(10), &ack(2, 3, 4, 3));
+    assert!(tcp.is_done());
 }
 
 /// An acknowledgement of packets `from..to`; all before `next` have arrived.
