@@ -81,6 +81,7 @@ impl Folder {
     /// |---|---|
     /// | `flows.csv`, `queues.csv` | a flow, a queue |
     /// | `sojourn.csv` | a bucket of a queue's sojourn times: at most `upper_ns`, how often |
+    /// | `flow_sojourn.csv` | a bucket of the sojourn times of a flow's or workload's packets |
     /// | `queue_series.csv`, `flow_series.csv` | a queue, a flow, in one bin of time that begins at `time_s`; idle ones too |
     /// | `rtt.csv` | a round-trip time as a sender measured it |
     /// | `requests.csv` | a request of a workload, if the scenario has one |
@@ -157,6 +158,7 @@ fn tables(dir: &Path, result: &RunResult) -> Result<Vec<Staged>, OutputError> {
     file("flows.csv", &|out| flows(out, result))?;
     file("queues.csv", &|out| table(out, result.queues.iter().map(QueueRow::new), QueueRow::COLUMNS))?;
     file("sojourn.csv", &|out| table(out, sojourn(result), &["queue", "upper_ns", "count"]))?;
+    file("flow_sojourn.csv", &|out| table(out, flow_sojourn(result), &["flow", "upper_ns", "count"]))?;
     file("queue_series.csv", &|out| table(out, queue_series(result), QueueBinRow::COLUMNS))?;
     file("flow_series.csv", &|out| {
         table(
@@ -289,6 +291,11 @@ fn sojourn(result: &RunResult) -> impl Iterator<Item = (&str, u64, u64)> {
     result.queues.iter().flat_map(|queue| {
         queue.sojourn_ns.buckets().map(|(upper, count)| (queue.name.as_str(), upper, count))
     })
+}
+
+fn flow_sojourn(result: &RunResult) -> impl Iterator<Item = (&str, u64, u64)> {
+    let buckets = result.series_names().zip(&result.flow_sojourn_ns);
+    buckets.flat_map(|(name, sojourn)| sojourn.buckets().map(move |(upper, count)| (name, upper, count)))
 }
 
 #[derive(Serialize)]

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::result::{FlowBin, QueueBin, RunResult, Series};
 use thiserror::Error;
+use weir_core::Histogram;
 
 /// A file of a run that is missing or is not what it should be.
 #[derive(Debug, Error)]
@@ -40,6 +41,7 @@ pub fn read(dir: &Path) -> Result<RunResult, ReadError> {
     result.choices = table(&dir.join("choices.csv"))?;
     let queue_bins: Vec<QueueRow> = table(&dir.join("queue_series.csv"))?;
     let flow_bins: Vec<FlowRow> = table(&dir.join("flow_series.csv"))?;
+    let waits: Vec<SojournRow> = table(&dir.join("flow_sojourn.csv"))?;
     let rtts: Vec<RttRow> = table(&dir.join("rtt.csv"))?;
     let empty = Series {
         interval_s: result.meta.scenario.measure.interval.as_secs_f64(),
@@ -69,6 +71,13 @@ pub fn read(dir: &Path) -> Result<RunResult, ReadError> {
             .collect(),
         ..empty
     };
+    result.flow_sojourn_ns = result
+        .series_names()
+        .map(|name| {
+            let rows = waits.iter().filter(|row| row.flow == name);
+            Histogram::of_buckets(rows.map(|row| (row.upper_ns, row.count)))
+        })
+        .collect();
     Ok(result)
 }
 
@@ -120,6 +129,13 @@ impl FlowRow {
             marked: self.marked_packets,
         }
     }
+}
+
+#[derive(Deserialize)]
+struct SojournRow {
+    flow: String,
+    upper_ns: u64,
+    count: u64,
 }
 
 #[derive(Deserialize)]

@@ -38,6 +38,9 @@ pub struct RunResult {
     /// Samples over time.
     #[serde(skip)]
     pub series: Series,
+    /// Sojourn times in the queue that counts for it, in nanoseconds, per flow and then per workload.
+    #[serde(skip)]
+    pub flow_sojourn_ns: Vec<Histogram>,
 }
 
 impl RunResult {
@@ -45,6 +48,32 @@ impl RunResult {
     pub fn series_names(&self) -> impl Iterator<Item = &str> {
         let flows = self.flows.iter().map(|flow| flow.name.as_str());
         flows.chain(self.workloads.iter().map(|workload| workload.name.as_str()))
+    }
+
+    /// The same with some flows only, as if the others and all workloads had not been looked at.
+    #[must_use]
+    pub fn of_flows(&self, wanted: impl Fn(&str) -> bool) -> Self {
+        fn pick<T: Clone>(all: &[T], places: &[usize]) -> Vec<T> {
+            places.iter().filter_map(|place| all.get(*place).cloned()).collect()
+        }
+        let places: Vec<usize> =
+            (0..self.flows.len()).filter(|place| wanted(&self.flows[*place].name)).collect();
+        let series = Series {
+            flows: pick(&self.series.flows, &places),
+            rtt: pick(&self.series.rtt, &places),
+            ..self.series.clone()
+        };
+        let mut result = Self {
+            flows: pick(&self.flows, &places),
+            workloads: Vec::new(),
+            flow_sojourn_ns: pick(&self.flow_sojourn_ns, &places),
+            series,
+            ..self.clone()
+        };
+        result.detections.retain(|detection| wanted(&detection.flow));
+        result.assessments.retain(|row| wanted(&row.flow));
+        result.choices.retain(|row| wanted(&row.flow));
+        result
     }
 }
 
@@ -110,6 +139,21 @@ pub struct FlowResult {
     pub received_bytes: u64,
     /// Mean payload rate over the flow's life in bit/s.
     pub goodput_bps: f64,
+    /// Wire bits per second that left the queue, over the flow's life.
+    #[serde(default)]
+    pub throughput_bps: f64,
+    /// Sojourn time of its packets in the queue, in milliseconds: mean, median, 99th percentile, the longest.
+    #[serde(default)]
+    pub sojourn_mean_ms: Option<f64>,
+    /// See `sojourn_mean_ms`.
+    #[serde(default)]
+    pub sojourn_p50_ms: Option<f64>,
+    /// See `sojourn_mean_ms`.
+    #[serde(default)]
+    pub sojourn_p99_ms: Option<f64>,
+    /// See `sojourn_mean_ms`.
+    #[serde(default)]
+    pub sojourn_max_ms: Option<f64>,
     /// Round-trip time as the sender measured it, in milliseconds: median and 99th percentile.
     pub rtt_p50_ms: Option<f64>,
     /// See `rtt_p50_ms`.
@@ -213,6 +257,18 @@ pub struct WorkloadResult {
     pub stalls: u64,
     /// For how long, all players together, in seconds.
     pub stalled_s: f64,
+    /// Wire bits per second that left the queue, over the workload's life.
+    #[serde(default)]
+    pub throughput_bps: f64,
+    /// Sojourn time of its packets in the queue, in milliseconds: mean, median, 99th percentile.
+    #[serde(default)]
+    pub sojourn_mean_ms: Option<f64>,
+    /// See `sojourn_mean_ms`.
+    #[serde(default)]
+    pub sojourn_p50_ms: Option<f64>,
+    /// See `sojourn_mean_ms`.
+    #[serde(default)]
+    pub sojourn_p99_ms: Option<f64>,
     /// Packets offered to the bottleneck's queue.
     pub packets: u64,
     /// Of these dropped.

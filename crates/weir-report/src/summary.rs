@@ -32,7 +32,7 @@ pub fn text(results: &[(&str, &RunResult)]) -> String {
         } else {
             result.meta.qdisc.clone()
         };
-        parts.push(format!("{title}\n{}", flows(result)));
+        parts.push(format!("{title}{}\n{}", window(result), flows(result)));
         if !result.detections.is_empty() {
             parts.push(detections(result));
         }
@@ -43,6 +43,12 @@ pub fn text(results: &[(&str, &RunResult)]) -> String {
         parts.push(health(result));
     }
     parts.join("\n\n")
+}
+
+/// What the totals count, unless that is the whole run.
+fn window(result: &RunResult) -> String {
+    let window = result.meta.scenario.measure.window_words();
+    window.map_or_else(String::new, |window| format!("\ncounted {window}"))
 }
 
 /// An empty table, its columns but the first to the right.

@@ -167,6 +167,11 @@ fn result(name: &str, sketches: &[Sketch], isolate: bool) -> RunResult {
             fct_s: flow.fct_s,
             received_bytes,
             goodput_bps: received_bytes as f64 * 8.0 * 0.96 / flow.fct_s.unwrap_or(20.0 - flow.start_s),
+            throughput_bps: (received_bytes as f64 * 8.0 / flow.fct_s.unwrap_or(20.0 - flow.start_s)).round(),
+            sojourn_mean_ms: Some(4.5),
+            sojourn_p50_ms: Some(4.0),
+            sojourn_p99_ms: Some(21.0),
+            sojourn_max_ms: Some(23.5),
             rtt_p50_ms: (flow.stack != "udp").then_some(34.2),
             rtt_p99_ms: (flow.stack != "udp").then_some(61.7),
             packets,
@@ -237,6 +242,7 @@ fn result(name: &str, sketches: &[Sketch], isolate: bool) -> RunResult {
         assessments,
         choices,
         series,
+        flow_sojourn_ns: Vec::new(),
     }
 }
 
@@ -259,6 +265,26 @@ fn assert_well_formed(html: &str) {
         }
     }
     assert!(open.is_empty(), "left open: {open:?}");
+}
+
+#[test]
+fn flows_over_time_share_axes_and_keep_their_colours() {
+    let whole = result("one run", &WITHOUT, false);
+    let one = |name: &str| whole.of_flows(|flow| flow == name);
+    let (cubic, bbr) = (one("TCP cubic"), one("TCP bbr"));
+    assert_eq!((cubic.flows.len(), cubic.series.flows.len(), cubic.series.rtt.len()), (1, 1, 1));
+    assert_eq!(bbr.series.flows[0], whole.series.flows[3]);
+    assert!(bbr.assessments.iter().all(|row| row.flow == "TCP bbr") && !bbr.assessments.is_empty());
+    let html = page::over_time(&[("Cubic <alone>", &cubic), ("BBR", &bbr)]);
+    let page = page::page("Over time", &html);
+    keep("over-time.html", &page);
+    assert_well_formed(&page);
+    assert_eq!(html.matches("role=\"img\"").count(), 2);
+    // Each chart has its round trips, and the time once for both of its halves.
+    assert_eq!([html.matches("round trip, ms").count(), html.matches("time, s").count()], [2, 2]);
+    assert!(html.contains("<figcaption>Cubic &lt;alone&gt;</figcaption>"));
+    assert!(html.contains("TCP cubic</li>") && html.contains("TCP bbr</li>") && !html.contains("TCP reno"));
+    assert!(html.contains("\nTCP bbr: mean"));
 }
 
 #[test]
@@ -436,7 +462,7 @@ fn files_are_tidy_tables_and_nothing_half_written_is_left() {
     let throughput = run.series.flows[1][20].departed_bytes as f64 * 8.0 / INTERVAL_S;
     assert_eq!(rows[bins + 20][2].parse::<f64>().unwrap(), throughput);
     let (head, rows) = table("flows.csv");
-    assert_eq!((head[0].as_str(), head.len()), ("flow", 24));
+    assert_eq!((head[0].as_str(), head.len()), ("flow", 29));
     assert_eq!((rows.len(), rows[4][0].as_str(), rows[4][7].as_str()), (5, "UDP", ""));
     let (head, rows) = table("queues.csv");
     assert_eq!(head.len(), rows[0].len());

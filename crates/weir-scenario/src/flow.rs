@@ -63,6 +63,11 @@ keys! {
     #[serde(default)]
     start: Duration = Duration::ZERO => Key::of("time").usual("`0`");
 
+    /// It sets out up to so much later than `start`, by a time that it draws evenly, each of `count` for itself. The
+    /// draws follow from seed and run ([repeating a run](../model/worlds.md#repeating-a-run)).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_spread: Option<Duration> = None => Key::of("time").above(0);
+
     /// TCP negotiates ECN; QUIC and UDP send ECT(0). Controllers that need it (`dctcp`, `prague`, `bbr3-ecn` and their
     /// like) use it anyway, `prague` with ECT(1). A TCP flow whose connection does not come out as asked for ends with
     /// an error.
@@ -89,21 +94,33 @@ keys! {
         => Key::of("").within(1, LARGEST_GSO as u64).because(", what an IPv4 packet can hold")
         .usual("`1`").sim().tcp_and_quic();
 
+    /// Bursts are as long as Linux 5.4 makes them of the pacing rate (`tcp_tso_autosize`): 1/1024 s at it, at least 2
+    /// segments, at most 64 kB; of who does not pace at 1.2 windows a round trip. With `gso` up to so many segments of a
+    /// burst are one super-packet; without it the network card has cut them up, and the queue sees them one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tso_autosize: Option<bool> = None => Key::of("true or false").usual("false").sim().tcp();
+
     /// The congestion window to begin with (RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
     initial_window: Option<u32> = None
         => Key::of("packets").least(1).because(" packet").usual("`10`").sim().tcp_and_quic();
 
     /// Packets that a paced sender lets go together at least (`net.ipv4.tcp_min_tso_segs`). Prague below some 30 Mbit/s
-    /// takes the second of two for a queue.
+    /// takes the second of two for a queue. A flow with `detector` sends each packet at a time of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     min_burst: Option<u32> = None
-        => Key::of("packets").least(1).because(" packet").usual("`2`").sim().tcp_and_quic();
+        => Key::of("packets").least(1).because(" packet").usual("`2`; `1` with `detector`").sim().tcp_and_quic();
 
     /// Packets that are not paced wait until a millisecond's worth of them, or a third of the window, can go at once, as
     /// in Linux ([bunches](../validation/linux.md#when-tcp-sends-bunches)).
     #[serde(skip_serializing_if = "Option::is_none")]
     defer: Option<bool> = None => Key::of("true or false").usual("true").sim().tcp();
+
+    /// SYN-ACK and FIN pass the queue as packets of their own, which can be lost, and are not ECN-capable unless all
+    /// packets of the controller are (`dctcp`, `prague`). A SYN-ACK goes again after 1 s, 2 s, 4 s...
+    /// ([connections](../model/sim.md#connections)).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    syn_fin: Option<bool> = None => Key::of("true or false").usual("false").sim().tcp();
 
     /// The sender paces its payload at no more than this, whatever its controller asks for (`SO_MAX_PACING_RATE`).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,23 +144,23 @@ keys! {
         .because("; real hosts take well under 1ms").sim().tcp_and_quic();
 
     /// Finds out whether the bottleneck is fair-queued, by a connection of two sub-flows ([fair-queuing detection](fq.md)):
-    /// `published`, `paper` or `trains`. `controller` is then the one in a shared queue and where nothing was found. The
-    /// light sub-flow has a row of its own in tables, called `NAME light`.
+    /// `published`, `paper` or `trains`. `controller` is then the one in a shared queue and where nothing was found; it
+    /// is Weir's own in every world. The light sub-flow has a row of its own in tables, called `NAME light`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    detector: String = String::new() => Key::of("name").sim().quic();
+    detector: String = String::new() => Key::of("name").quic();
 
     /// The controller behind a fair queue.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    fair: String = String::new() => Key::of("name").usual("the detector's").sim().quic();
+    fair: String = String::new() => Key::of("name").usual("the detector's").quic();
 
     /// The time from a detection to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     again: Option<Duration> = None
-        => Key::of("time").least_time(SHORTEST_REST).usual("the detector's").sim().quic();
+        => Key::of("time").least_time(SHORTEST_REST).usual("the detector's").quic();
 
-    /// So many alike, called `NAME 1`, `NAME 2`...
+    /// So many alike, called `NAME 1`, `NAME 2`... 0 is none, for a [sweep](sweep.md) that begins there.
     #[serde(default = "one_flow")]
-    count: u32 = one_flow() => Key::of("integer").least(1).usual("`1`");
+    count: u32 = one_flow() => Key::of("integer").least(0).usual("`1`");
 }
 
 plain!(Direction, Pattern, Remark);
@@ -218,6 +235,11 @@ impl Flow {
         if self.name.is_empty() { self.default_name() } else { self.name.clone() }
     }
 
+    /// When it sets out at the latest.
+    pub fn latest_start(&self) -> Duration {
+        self.start + self.start_spread.unwrap_or_default()
+    }
+
     /// Whether its controller uses ECN though `ecn` does not say so: the kernel's then asks for it by itself.
     pub(super) fn needs_ecn(&self) -> bool {
         self.stack != Stack::Udp && weir_cc::find(&self.controller).is_ok_and(weir_cc::Entry::needs_ecn)
@@ -242,6 +264,10 @@ impl Flow {
                 return fail("pattern", "only TCP flows can be two-way".to_owned());
             }
             return Ok(());
+        }
+        let down = self.direction == Direction::Down && self.pattern == Pattern::OneWay;
+        if self.syn_fin == Some(true) && !down {
+            return fail("syn_fin", "only flows that send down, one way, have it; remove the key".to_owned());
         }
         if self.rate.is_some() {
             return fail(
@@ -269,10 +295,12 @@ impl Flow {
             if self.direction == Direction::Up {
                 return fail("direction", "a flow with a detector sends down; remove the key".to_owned());
             }
-            if !self.fair.is_empty()
-                && let Err(error) = weir_cc::find(traffic::catalogue_name(&self.fair))
-            {
-                return fail("fair", error.to_string());
+            for (key, name) in [("controller", &self.controller), ("fair", &self.fair)] {
+                if !name.is_empty()
+                    && let Err(error) = weir_cc::find(traffic::catalogue_name(name))
+                {
+                    return fail(key, error.to_string());
+                }
             }
         }
         // World sim has more of them; the others refuse those before anything runs.
@@ -296,10 +324,13 @@ impl Flow {
     /// The options of the simulator's ends.
     pub fn end_options(&self) -> EndOptions {
         let usual = EndOptions::default();
+        let min_burst = if self.detector.is_empty() { usual.min_burst } else { 1 };
         EndOptions {
             gso: self.gso.map_or(usual.gso, |segments| segments as u16),
+            tso_autosize: self.tso_autosize.unwrap_or(usual.tso_autosize),
+            syn_fin: self.syn_fin.unwrap_or(usual.syn_fin),
             initial_window: self.initial_window.unwrap_or(usual.initial_window),
-            min_burst: self.min_burst.unwrap_or(usual.min_burst),
+            min_burst: self.min_burst.unwrap_or(min_burst),
             defer: self.defer.unwrap_or(usual.defer),
             max_rate: self.max_rate,
             ack_every: self.ack_every,

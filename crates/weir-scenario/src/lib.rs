@@ -21,7 +21,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use weir_core::{Duration, words};
+use weir_core::{Duration, Seed, words};
 use weir_law::{MainSignal, Params};
 use weir_qdisc::QdiscConfig;
 
@@ -49,8 +49,8 @@ pub struct Scenario {
     /// What reports call it.
     #[serde(default)]
     pub name: String,
-    /// With the run number, what all random draws come from. Stored with the results. A run on real packets makes no
-    /// draws of its own; figures draw their mixes of flows from it.
+    /// With the run number, what all random draws come from. Stored with the results. On real packets these are the
+    /// draws of detectors and controllers; figures draw their mixes of flows from it.
     #[serde(default = "one")]
     pub seed: u64,
     /// The bottleneck.
@@ -89,6 +89,15 @@ keys! {
     timeout: Duration = Duration::from_secs(300) => Key::of("time").above(0)
         .because("; give the longest that the run may take").usual("`300s`");
 
+    /// Totals, rates and quantiles count what happens from this time on; series over time stay whole
+    /// ([measuring window](results.md#measuring-window)).
+    #[serde(skip_serializing_if = "is_zero")]
+    from: Duration = Duration::ZERO => Key::of("time").usual("`0`");
+
+    /// They count what happens before this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<Duration> = None => Key::of("time above `from`").usual("the end of the run");
+
     /// Write every packet's headers, as it left the bottleneck, to `packets.pcapng`; `--pcap` does the same.
     pcap: bool = false => Key::of("true or false").usual("false");
 
@@ -106,6 +115,48 @@ impl Default for Measure {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_off(flag: &bool) -> bool {
     !flag
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(time: &Duration) -> bool {
+    *time == Duration::ZERO
+}
+
+impl Measure {
+    /// Whether totals count less than the whole run.
+    pub fn has_window(&self) -> bool {
+        self.from > Duration::ZERO || self.to.is_some()
+    }
+
+    /// The time that totals count of a run that ends at `end_s`, in seconds: from, to. Empty if the run ended before it
+    /// began.
+    pub fn window_s(&self, end_s: f64) -> (f64, f64) {
+        let from = self.from.as_secs_f64();
+        (from, self.to.map_or(end_s, |to| to.as_secs_f64().min(end_s)).max(from))
+    }
+
+    /// The same for people, `from 5s to the end`; none if totals count the whole run.
+    pub fn window_words(&self) -> Option<String> {
+        let to = self.to.map_or("the end".to_owned(), |to| to.to_string());
+        self.has_window().then(|| format!("from {} to {to}", self.from))
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        self.check_ranges()?;
+        let fail = |key: &str, message: String| Err(Refusal::new(key, message));
+        if self.from >= self.timeout {
+            return fail("from", format!("{} is when the run has ended; raise measure.timeout", self.from));
+        }
+        match self.to {
+            Some(to) if to <= self.from => {
+                fail("to", format!("must be later than from, which is {}", self.from))
+            }
+            Some(to) if to > self.timeout => {
+                fail("to", format!("{to} is after the end of the run; raise measure.timeout"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 fn half() -> f64 {
@@ -294,6 +345,24 @@ impl Scenario {
         flows
     }
 
+    /// The flows one by one as they set out in a run of this seed: where starts are drawn, each flow draws its own from
+    /// a stream of its name, so that another flow changes none of them.
+    pub fn flows_of_run(&self, seed: Seed) -> Vec<Flow> {
+        let mut flows = self.expanded_flows();
+        let mut of_detector = None;
+        for flow in &mut flows {
+            if let Some(start) = of_detector.take() {
+                // A light sub-flow goes with its heavy one.
+                flow.start = start;
+            } else if let Some(spread) = flow.start_spread {
+                let mut stream = seed.stream(&format!("start of {}", flow.name));
+                flow.start = flow.start + Duration::from_nanos(stream.below(spread.as_nanos()));
+            }
+            of_detector = (!flow.detector.is_empty()).then_some(flow.start);
+        }
+        flows
+    }
+
     /// Whether it can run in some world; otherwise the key, as [`said`](Self::said) takes it, and what is wrong.
     pub fn check(&self) -> Result<(), Refusal> {
         let fail = |key: &str, message: String| Err(Refusal::new(key, message));
@@ -306,8 +375,8 @@ impl Scenario {
         if let Err(message) = self.law_params() {
             return fail("law", message);
         }
-        self.measure.check_ranges().map_err(|refusal| refusal.inside("measure"))?;
-        if self.flows.is_empty() && self.workloads.is_empty() {
+        self.measure.check().map_err(|refusal| refusal.inside("measure"))?;
+        if self.flows.iter().all(|flow| flow.count == 0) && self.workloads.is_empty() {
             return fail("flow", "a scenario needs at least one [[flow]] or [[workload]]".to_owned());
         }
         let flows: u64 = self.flows.iter().map(|flow| u64::from(flow.count)).sum();
@@ -319,8 +388,9 @@ impl Scenario {
                 return fail(key, format!("{count} hosts; at most {MAX_ADDRESSES} can be distinguished"));
             }
         }
-        if let Some(flow) = self.flows.iter().find(|flow| flow.start >= self.measure.timeout) {
-            let message = format!("flow '{}' starts at {}, when the run has ended", flow.label(), flow.start);
+        if let Some(flow) = self.flows.iter().find(|flow| flow.latest_start() >= self.measure.timeout) {
+            let at = flow.latest_start();
+            let message = format!("flow '{}' starts at {at}, when the run has ended", flow.label());
             return fail("measure.timeout", message);
         }
         for (index, flow) in self.flows.iter().enumerate() {
@@ -342,16 +412,17 @@ impl Scenario {
 
     /// Whether anything in it comes to an end by itself.
     pub fn has_end(&self) -> bool {
-        self.flows.iter().any(|flow| flow.bytes.is_some() || flow.duration.is_some())
+        self.flows.iter().any(|flow| flow.count > 0 && (flow.bytes.is_some() || flow.duration.is_some()))
             || self.workloads.iter().any(Workload::has_end)
     }
 
     /// When it is over at the latest, if all goes as its times say: what has no duration may need all of the timeout.
     fn end(&self) -> Duration {
         let timeout = self.measure.timeout;
-        let flows = self.flows.iter().filter_map(|flow| match (flow.bytes, flow.duration) {
+        let some = self.flows.iter().filter(|flow| flow.count > 0);
+        let flows = some.filter_map(|flow| match (flow.bytes, flow.duration) {
             (Some(_), _) => Some(timeout),
-            (None, duration) => duration.map(|duration| flow.start + duration),
+            (None, duration) => duration.map(|duration| flow.latest_start() + duration),
         });
         let workloads = self.workloads.iter().filter(|workload| workload.has_end());
         let workloads =

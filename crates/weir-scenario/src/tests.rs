@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use weir_core::Seed;
+
 use super::{FileError, Scenario, ScenarioError, reference};
 
 const GOOD: &str = r#"
@@ -45,6 +47,51 @@ fn a_good_scenario_reads_and_writes() {
 }
 
 #[test]
+fn starts_are_drawn_from_seed_run_and_name() {
+    let text = GOOD.replace("count = 2", "count = 2\nstart = \"1s\"\nstart_spread = \"500ms\"");
+    let scenario = Scenario::parse(&text, "x.toml").unwrap();
+    let starts = |scenario: &Scenario, run| -> Vec<u64> {
+        let flows = scenario.flows_of_run(Seed { seed: 1, run });
+        flows.iter().map(|flow| flow.start.as_nanos()).collect()
+    };
+    let first = starts(&scenario, 0);
+    assert!(first[..2].iter().all(|start| (1_000_000_000..1_500_000_000).contains(start)), "{first:?}");
+    assert_ne!(first[0], first[1]);
+    assert_eq!(first[2], 1_000_000_000, "the other flow has no spread");
+    assert_eq!(starts(&scenario, 0), first);
+    assert_ne!(starts(&scenario, 1), first);
+    // A further flow shifts none.
+    let mut more = scenario.clone();
+    more.flows[0].count = 3;
+    assert_eq!(starts(&more, 0)[..2], first[..2]);
+    // Over many runs the whole spread is used, evenly.
+    let many: Vec<u64> = (0..1000).map(|run| starts(&scenario, run)[0] - 1_000_000_000).collect();
+    let mean = many.iter().sum::<u64>() / 1000;
+    assert!((230_000_000..270_000_000).contains(&mean), "{mean}");
+}
+
+#[test]
+fn a_light_sub_flow_starts_with_its_heavy_one() {
+    let text =
+        GOOD.replace("stack = \"tcp\"", "start_spread = \"1s\"\ndetector = \"trains\"\nstack = \"quic\"");
+    let flows = Scenario::parse(&text, "x.toml").unwrap().flows_of_run(Seed::default());
+    assert_eq!((flows.len(), flows[1].name.as_str()), (5, "QUIC cubic 1 light"));
+    assert_eq!(flows[0].start, flows[1].start);
+    assert_eq!(flows[2].start, flows[3].start);
+    assert_ne!(flows[0].start, flows[2].start);
+}
+
+#[test]
+fn none_of_a_flow_is_no_flow() {
+    let none = GOOD.replace("start = \"1s\"", "count = 0");
+    let scenario = Scenario::parse(&none, "x.toml").unwrap();
+    assert_eq!(scenario.expanded_flows().len(), 2);
+    assert!(scenario.has_end());
+    let again = Scenario::parse(&toml::to_string(&scenario).unwrap(), "y.toml").unwrap();
+    assert_eq!(scenario, again);
+}
+
+#[test]
 fn errors_name_the_place_and_the_remedy() {
     let unknown = error(|good| good.replace("stack = \"udp\"", "stak = \"udp\""));
     assert!(unknown.contains("line 12") && unknown.contains("did you mean `stack`?"), "{unknown}");
@@ -53,7 +100,25 @@ fn errors_name_the_place_and_the_remedy() {
         ("100mbit", "100mbits", "'100mbits' is not a rate"),
         ("cubic", "cubik", "did you mean 'cubic'"),
         ("rate = \"50mbit\"", "", "a UDP flow needs a rate"),
-        ("count = 2", "count = 0", "count: must be at least 1"),
+        ("count = 2", "count = -1", "invalid value: integer `-1`"),
+        ("count = 2", "count = 0", "no flow has 'bytes' or 'duration'"),
+        ("count = 2", "start_spread = 0", "start_spread: must be above 0"),
+        ("\"1s\"", "\"1s\"\nstart_spread = \"299s\"", "measure.timeout: flow 'UDP' starts at 300s"),
+        (
+            "[bottleneck]",
+            "measure.from = \"300s\"\n[bottleneck]",
+            "measure.from: 300s is when the run has ended",
+        ),
+        (
+            "[bottleneck]",
+            "measure = { from = \"3s\", to = \"3s\" }\n[bottleneck]",
+            "measure.to: must be later than from, which is 3s",
+        ),
+        (
+            "[bottleneck]",
+            "measure.to = \"301s\"\n[bottleneck]",
+            "measure.to: 301s is after the end of the run",
+        ),
         ("10mb", "0b", "bytes: must be at least 1 byte"),
         (
             "limit 1bdp\"",
@@ -167,7 +232,7 @@ fn a_value_that_makes_no_sense_has_its_line() {
         ("100mbit", "0mbit", 3),
         ("limit 1bdp", "limit 0.001bdp", 5),
         ("cubic", "cubik", 8),
-        ("count = 2", "count = 0", 10),
+        ("count = 2", "gso = 46", 10),
         ("rate = \"50mbit\"", "rate = \"0bit\"", 13),
         ("rate = \"50mbit\"", "", 11),
         ("[bottleneck]", "law.spin_debounce = 99\n[bottleneck]", 2),

@@ -46,6 +46,12 @@ keys! {
     initial_window: Option<u32> = None
         => Key::of("packets").least(1).because(" packet").usual("`10`").sim().tcp_and_quic();
 
+    /// SYN-ACK and FIN of its connections pass the queue, as of a flow; a request is then answered when the FIN is
+    /// there, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    syn_fin: Option<bool> = None
+        => Key::of("true or false").usual("false").kinds(OPENING).sim().tcp();
+
     /// Round-trip time of all its connections without queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     rtt: Option<Duration> = None => Key::of("time").usual("`bottleneck.rtt`").sim().delay();
@@ -81,17 +87,22 @@ keys! {
 
     /// Payload of a response: its mean.
     #[serde(skip_serializing_if = "Option::is_none")]
-    size: Option<Bytes> = None => Key::of("size").least(1).because(" byte").required().kinds(SIZED).sim();
+    size: Option<Bytes> = None
+        => Key::of("size").least(1).because(" byte").usual("required without `least`").kinds(SIZED).sim();
+
+    /// With `pareto`, in place of `size`: the smallest. Needs a `cap`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    least: Option<Bytes> = None => Key::of("size").least(1).because(" byte").kinds(SIZED).sim();
 
     /// How the size is distributed.
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<Sizes> = None
         => Key::of("`fixed`, `exponential`, `pareto`").usual("`fixed`").kinds(SIZED).sim();
 
-    /// The exponent; below 2 the tail is heavy.
+    /// The exponent; below 2 the tail is heavy. Above 1 with `size`, as there is no mean otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     shape: Option<f64> = None
-        => Key::of("").above(1).because(", or there is no mean").usual("required with `pareto`")
+        => Key::of("").above(0).usual("required with `pareto`")
         .kinds(SIZED).sim();
 
     /// With `pareto`: what is larger is cut to this. `size` is the mean before it is cut, `load` counts what remains.
@@ -135,6 +146,8 @@ keys! {
 
 /// Those whose connections come and go.
 const POISSON: &[Kind] = &[Kind::Poisson];
+/// Those whose connections open for a request.
+const OPENING: &[Kind] = &[Kind::Poisson, Kind::Requests, Kind::Video];
 /// Those with users, players or sources.
 const OF_USERS: &[Kind] = &[Kind::Requests, Kind::Video, Kind::OnOff];
 /// Those whose responses have a size.
@@ -261,12 +274,33 @@ impl Workload {
     fn check_sizes(&self) -> Result<(), Refusal> {
         let fail = |key: &str, message: String| Err(Refusal::new(key, message));
         let pareto = self.sizes == Some(Sizes::Pareto);
-        match (self.shape, self.cap) {
-            (None, _) if pareto => {
+        if !pareto {
+            let given = [
+                ("shape", self.shape.is_some()),
+                ("cap", self.cap.is_some()),
+                ("least", self.least.is_some()),
+            ];
+            if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
+                return fail(key, "needs sizes = \"pareto\"".to_owned());
+            }
+        }
+        match (self.size, self.least, self.shape) {
+            (None, None, _) if SIZED.contains(&self.kind) => {
+                let kind = self.kind.name();
+                fail("size", format!("is missing; a workload of kind \"{kind}\" needs it"))
+            }
+            (Some(_), Some(_), _) => fail("least", "is given beside 'size'; remove one of them".to_owned()),
+            (_, _, None) if pareto => {
                 fail("shape", "is missing; Pareto sizes need one above 1, such as 1.2".to_owned())
             }
-            (Some(_), _) if !pareto => fail("shape", "needs sizes = \"pareto\"".to_owned()),
-            (_, Some(_)) if !pareto => fail("cap", "needs sizes = \"pareto\"".to_owned()),
+            (Some(_), _, Some(shape)) if shape <= 1.0 => fail(
+                "shape",
+                "must be above 1, or there is no mean; or give 'least' and 'cap' in place of 'size'"
+                    .to_owned(),
+            ),
+            (_, Some(_), _) if self.cap.is_none() => {
+                fail("cap", "is missing; sizes from 'least' on need one, such as 1mb".to_owned())
+            }
             _ => Ok(()),
         }
     }
@@ -291,6 +325,7 @@ impl Workload {
             rtt: self.rtt,
             rate: self.rate,
             initial_window: self.initial_window,
+            syn_fin: self.syn_fin,
             ..Flow::of(self.stack)
         }
     }
@@ -335,7 +370,11 @@ impl Workload {
             Sizes::Fixed => Size::Fixed(bytes),
             Sizes::Exponential => Size::Exponential(mean),
             Sizes::Pareto => {
-                Size::Pareto { mean, shape: self.shape.unwrap_or(2.0), cap: self.cap.map(|cap| cap.0 as f64) }
+                let (shape, cap) = (self.shape.unwrap_or(2.0), self.cap.map(|cap| cap.0 as f64));
+                match (self.least, cap) {
+                    (Some(least), Some(cap)) => Size::ParetoFrom { least: least.0 as f64, shape, cap },
+                    _ => Size::Pareto { mean, shape, cap },
+                }
             }
         }
     }

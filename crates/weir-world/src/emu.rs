@@ -9,7 +9,9 @@ use weir_link::{LinkConfig, PipelineConfig};
 use crate::capture::Capture;
 use crate::gather;
 use crate::link_thread::{RunningLink, frames, step};
-use crate::real::{StopOnDrop, check_real, delays, launch, port, since, time_zero, topology_spec, watch};
+use crate::real::{
+    StopOnDrop, check_real, delays, join, launch, port, since, time_zero, topology_spec, watch,
+};
 use crate::record::{Recorder, Tap};
 use crate::run::{Ended, LAW_CAPACITY, RunError, RunOptions};
 use crate::world::{Clock, EMU, World};
@@ -17,7 +19,7 @@ use weir_report::result::RunResult;
 use weir_scenario::{Refusal, Scenario};
 use weir_testbed::host::Topology;
 use weir_testbed::interfaces;
-use weir_testbed::traffic::{self, Control};
+use weir_testbed::traffic::Control;
 
 /// The world.
 pub(crate) struct Emu;
@@ -42,7 +44,7 @@ impl World for Emu {
 
 /// Runs `scenario` with the bottleneck in user space.
 fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
-    let flows = scenario.expanded_flows();
+    let flows = scenario.flows_of_run(Seed { seed: scenario.seed, run: options.run });
     let spec = topology_spec(scenario, &flows);
     let topology = Topology::build(&spec)?;
     // A killed run has left journals, but no interfaces to restore. One that cannot be read is somebody else's.
@@ -62,8 +64,9 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     link.begin_at(start);
     control.0.begin_at(start);
     let cut_short = watch(scenario, &flows, &running, &|| link.is_finished(), options, start);
+    let stopped = since(start);
     control.0.stop();
-    let results: Vec<_> = running.into_iter().map(traffic::Transfer::join).collect();
+    let joined = join(flows, running, stopped);
     let finished = link.stop()?;
     let host_drops = interfaces::host_drops(&topology)?;
     let wall = since(start);
@@ -74,7 +77,8 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let report = finished.report;
     let ended = Ended {
         io: format!("{}, {} scheduling", report.path, report.scheduling),
-        flows: flows.into_iter().zip(results).collect(),
+        flows: joined.flows,
+        detections: joined.detections,
         health: gather::emulator_health(scenario, &report, &recorder),
         law_counters: finished.law.map_or_else(Vec::new, |law| gather::named(&law.counters())),
         started_unix_s: Some(since_1970.as_secs()),
@@ -101,9 +105,10 @@ fn prepare(
         .build(&scenario.build_context(options.run))
         .map_err(|error| RunError::Scenario(format!("bottleneck.qdisc: {error}")))?;
     let queues = bottleneck.qdisc.queue_names().len();
-    let flows = scenario.expanded_flows();
+    let flows = scenario.flows_of_run(Seed { seed: scenario.seed, run: options.run });
     let ports = (0..flows.len()).map(port).collect();
-    let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, tap);
+    let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, tap)
+        .measuring(&scenario.measure);
     let config = LinkConfig {
         io: options.io,
         share: Some(options.share),

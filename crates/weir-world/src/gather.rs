@@ -28,6 +28,7 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
         flows.chain(ended.workloads.iter().map(|workload| &workload.name)).cloned().collect();
     let names_of_queues = scenario.queue_names();
     let recorder = &ended.recorder;
+    let window = Window::of(scenario, ended.wall);
     let name_of =
         |flow| recorder.index(flow).map_or_else(|| "other".to_owned(), |index| names[index].clone());
     RunResult {
@@ -37,7 +38,7 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
             .iter()
             .zip(&recorder.flows)
             .map(|((flow, seen), record)| {
-                let result = flow_result(flow, seen, record);
+                let result = flow_result(flow, seen, record, &window);
                 // Another discipline's second queue says nothing of verdicts.
                 let has_verdicts = scenario.bottleneck.qdisc.queue_names().contains(&"responsive");
                 FlowResult {
@@ -50,12 +51,8 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
             .workloads
             .iter()
             .zip(recorder.flows.iter().skip(ended.flows.len()))
-            .map(|(workload, FlowRecord { packets, dropped, marked, .. })| WorkloadResult {
-                packets: *packets,
-                dropped: *dropped,
-                marked: *marked,
-                ..workload.clone()
-            })
+            .zip(&scenario.workloads)
+            .map(|((workload, record), asked)| workload_result(workload, asked.start, record, &window))
             .collect(),
         detections: ended.detections.clone(),
         queues: recorder
@@ -93,6 +90,86 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
             })
             .collect(),
         series: series(scenario, &ended),
+        flow_sojourn_ns: recorder.flows.iter().map(|record| record.sojourn.clone()).collect(),
+    }
+}
+
+/// What totals count of a run.
+struct Window {
+    from_s: f64,
+    to_s: f64,
+    /// Whether it is less than all of it.
+    is_part: bool,
+}
+
+impl Window {
+    fn of(scenario: &Scenario, wall: Duration) -> Self {
+        let (from_s, to_s) = scenario.measure.window_s(wall.as_secs_f64());
+        Self { from_s, to_s, is_part: scenario.measure.has_window() }
+    }
+
+    /// How long a life from one time to another overlaps with it, in seconds.
+    fn life_s(&self, from_s: f64, to_s: f64) -> f64 {
+        (to_s.min(self.to_s) - from_s.max(self.from_s)).max(0.0)
+    }
+
+    /// How many of `received` bytes of payload count: the share of its wire bytes that left the queue in the window.
+    /// No world asks a receiver in the middle of a run.
+    fn received(&self, received: u64, record: &FlowRecord) -> u64 {
+        let all: u64 = record.bins.iter().map(|bin| bin.departed_bytes).sum();
+        match all {
+            _ if !self.is_part => received,
+            0 => 0,
+            all => (u128::from(received) * u128::from(record.departed_bytes) / u128::from(all)) as u64,
+        }
+    }
+}
+
+/// Bits per second of so many bytes in so many seconds.
+fn per_second(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
+}
+
+/// How long packets waited in queues, in milliseconds.
+struct Waited {
+    mean: Option<f64>,
+    p50: Option<f64>,
+    p99: Option<f64>,
+    max: Option<f64>,
+}
+
+impl Waited {
+    fn of(record: &FlowRecord) -> Self {
+        let quantile = |at| record.sojourn.quantile(at).map(|ns| ns as f64 / 1e6);
+        Self {
+            mean: record.sojourn.mean().map(|ns| ns / 1e6),
+            p50: quantile(0.5),
+            p99: quantile(0.99),
+            max: quantile(1.0),
+        }
+    }
+}
+
+fn workload_result(
+    workload: &WorkloadResult,
+    start: Duration,
+    record: &FlowRecord,
+    window: &Window,
+) -> WorkloadResult {
+    let life = window.life_s(start.as_secs_f64(), window.to_s);
+    let received_bytes = window.received(workload.received_bytes, record);
+    let waited = Waited::of(record);
+    WorkloadResult {
+        received_bytes,
+        goodput_bps: per_second(received_bytes, life),
+        throughput_bps: per_second(record.departed_bytes, life),
+        sojourn_mean_ms: waited.mean,
+        sojourn_p50_ms: waited.p50,
+        sojourn_p99_ms: waited.p99,
+        packets: record.packets,
+        dropped: record.dropped,
+        marked: record.marked,
+        ..workload.clone()
     }
 }
 
@@ -126,14 +203,23 @@ fn meta(scenario: &Scenario, ended: &Ended) -> Meta {
     }
 }
 
-fn flow_result(flow: &Flow, seen: &traffic::FlowResult, record: &FlowRecord) -> FlowResult {
+fn flow_result(flow: &Flow, seen: &traffic::FlowResult, record: &FlowRecord, window: &Window) -> FlowResult {
     let mut rtt = Histogram::new();
-    seen.samples.iter().filter(|sample| sample.rtt_us > 0).for_each(|sample| rtt.record(sample.rtt_us));
+    let counts = |time: f64| !window.is_part || (window.from_s <= time && time < window.to_s);
+    seen.samples
+        .iter()
+        .filter(|sample| sample.rtt_us > 0 && counts(sample.time.as_secs_f64()))
+        .for_each(|sample| rtt.record(sample.rtt_us));
+    let waited = Waited::of(record);
     let millis = |quantile| rtt.quantile(quantile).map(|us| us as f64 / 1e3);
     let life = match (seen.started, seen.finished) {
+        (Some(started), Some(finished)) if window.is_part => {
+            window.life_s(started.as_secs_f64(), finished.as_secs_f64())
+        }
         (Some(started), Some(finished)) => finished.since(started).as_secs_f64(),
         _ => 0.0,
     };
+    let received_bytes = window.received(seen.bytes, record);
     let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
     let since_verdict = record.cycles_before_verdict.map(|before| record.cycles - before);
     FlowResult {
@@ -145,8 +231,13 @@ fn flow_result(flow: &Flow, seen: &traffic::FlowResult, record: &FlowRecord) -> 
         start_s: flow.start.as_secs_f64(),
         wanted_bytes: flow.bytes.map(|bytes| bytes.0),
         fct_s: seen.fct.map(|fct| fct.as_secs_f64()),
-        received_bytes: seen.bytes,
-        goodput_bps: if life > 0.0 { seen.bytes as f64 * 8.0 / life } else { 0.0 },
+        received_bytes,
+        goodput_bps: per_second(received_bytes, life),
+        throughput_bps: per_second(record.departed_bytes, life),
+        sojourn_mean_ms: waited.mean,
+        sojourn_p50_ms: waited.p50,
+        sojourn_p99_ms: waited.p99,
+        sojourn_max_ms: waited.max,
         rtt_p50_ms: millis(0.5),
         rtt_p99_ms: millis(0.99),
         packets: record.packets,
@@ -324,7 +415,8 @@ fn ignored_marks(scenario: &Scenario, ended: &Ended) -> Vec<String> {
     let on_path = |flow: &Flow| {
         let limit = limit_of_marks(flow, ended.world)?;
         let rtt = flow.rtt.unwrap_or(scenario.bottleneck.rtt) + scenario.link_delay(flow) * 2;
-        (rtt > limit).then_some(limit)
+        // A path at the limit is beyond it on real hosts, as packets take time as well.
+        (rtt > limit || (rtt == limit && !ended.world.is_virtual())).then_some(limit)
     };
     let flows = ended.flows.iter().zip(records).filter_map(|((flow, seen), record)| {
         let of_path = || on_path(flow).filter(|_| !ended.world.is_virtual() && record.marked > 0);
@@ -354,6 +446,10 @@ fn health(scenario: &Scenario, ended: &Ended) -> Health {
             health.warnings.push(text);
         }
     };
+    warn(
+        scenario.measure.from >= ended.wall,
+        format!("the run ended before {}, from which on it was to be measured", scenario.measure.from),
+    );
     warn(ended.host_drops > 0, format!("the hosts' interfaces dropped {} packets", ended.host_drops));
     warn(ended.capture_missed > 0, format!("the capture file lacks {} packets", ended.capture_missed));
     for (flow, seen) in &ended.flows {

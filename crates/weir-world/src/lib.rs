@@ -6,6 +6,7 @@ pub mod vm;
 pub mod world;
 
 mod capture;
+mod detect;
 mod emu;
 mod gather;
 mod kernel;

@@ -5,16 +5,18 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use weir_core::{Bytes, Duration, Seed};
+use weir_core::{Bytes, Duration, Seed, Time};
 use weir_law::FlowKey;
 use weir_link::IoError;
+use weir_report::result::DetectionResult;
 use weir_scenario::{Bottleneck, Direction, Flow, Hosts, Pattern, Refusal, Scenario};
 use weir_testbed::host::{HostError, Topology, TopologySpec};
 use weir_testbed::interfaces::InterfacesError;
 use weir_testbed::traffic::{
-    self, Amount, Control, FlowSpec, QuicSpec, Stack, TcpSpec, Traffic, TrafficError, UdpSpec,
+    self, Amount, Control, FlowSpec, QuicSpec, Stack, TcpSpec, Traffic, TrafficError, TwinsSpec, UdpSpec,
 };
 
+use crate::detect;
 use crate::run::{Progress, RunError, RunOptions};
 
 /// The server port of the first flow; the others count up from it. The law and the recorder distinguish flows by it.
@@ -57,7 +59,8 @@ struct InBottleneck(IoError);
 /// What every world on real packets refuses.
 pub(crate) fn check_real(scenario: &Scenario) -> Result<(), Refusal> {
     without_simulator(scenario)?;
-    for (index, flow) in scenario.flows.iter().enumerate() {
+    // With a detector they are all Weir's own.
+    for (index, flow) in scenario.flows.iter().enumerate().filter(|(_, flow)| flow.detector.is_empty()) {
         flow.real_controller().map_err(|message| {
             Refusal::new(format!("flow.{index}.controller"), format!("{message}; or use --on sim"))
         })?;
@@ -137,6 +140,10 @@ pub(crate) fn delays(scenario: &Scenario, flows: &[Flow]) -> weir_link::DelayCho
     })
 }
 
+/// A flow under way, with its place among the scenario's. One that looks for fair queuing is its light sub-flow as
+/// well, which has the next place.
+pub(crate) type Running = (usize, traffic::Transfer);
+
 /// Starts all flows of the run of that number; each sets out at its own time.
 pub(crate) fn launch(
     scenario: &Scenario,
@@ -144,18 +151,55 @@ pub(crate) fn launch(
     topology: &Topology,
     control: &Control,
     run: u64,
-) -> Result<Vec<traffic::Transfer>, RunError> {
+) -> Result<Vec<Running>, RunError> {
     let hosts = Hosts::of(flows);
     let mut running = Vec::new();
+    let mut is_light = false;
     for (index, flow) in flows.iter().enumerate() {
-        let spec = flow_spec(scenario, flow, index, hosts.at(index), topology, run);
+        if std::mem::replace(&mut is_light, !flow.detector.is_empty()) {
+            continue;
+        }
+        let mut spec = flow_spec(scenario, flow, index, hosts.at(index), topology, run);
+        if let (Some(names), Some(light)) = (flow.detection(), flows.get(index + 1)) {
+            spec.traffic = Traffic::Twins(TwinsSpec {
+                names,
+                light: light.name.clone(),
+                port: port(index + 1),
+                seed: Seed { seed: scenario.seed, run },
+            });
+        }
         let (server, client) = match flow.direction {
             Direction::Down => (&topology.server, &topology.client),
             Direction::Up => (&topology.client, &topology.server),
         };
-        running.push(traffic::Transfer::launch(&spec, server, client, control)?);
+        running.push((index, traffic::Transfer::launch(&spec, server, client, control)?));
     }
     Ok(running)
+}
+
+/// What the flows of a run came to.
+pub(crate) struct Joined {
+    pub(crate) flows: Vec<(Flow, traffic::FlowResult)>,
+    pub(crate) detections: Vec<DetectionResult>,
+}
+
+/// Waits for all flows, which have been told to stop at `end`.
+pub(crate) fn join(flows: Vec<Flow>, running: Vec<Running>, end: Duration) -> Joined {
+    let mut joined = Joined { flows: Vec::new(), detections: Vec::new() };
+    let mut results = Vec::new();
+    for (_, transfer) in running {
+        let result = transfer.join();
+        let light = result.detection.as_ref().map(|found| {
+            let names = [found.detector, found.controller.unwrap_or_default()];
+            let end = Time::ZERO + end;
+            joined.detections.push(detect::result(&result.name, names, &found.findings, end));
+            found.light.clone()
+        });
+        results.push(result);
+        results.extend(light);
+    }
+    joined.flows = flows.into_iter().zip(results).collect();
+    joined
 }
 
 fn flow_spec(
@@ -208,18 +252,19 @@ fn flow_spec(
 pub(crate) fn watch(
     scenario: &Scenario,
     flows: &[Flow],
-    running: &[traffic::Transfer],
+    running: &[Running],
     bottleneck_failed: &dyn Fn() -> bool,
     options: &RunOptions,
     start: Instant,
 ) -> Option<&'static str> {
-    let received: Vec<_> = running.iter().map(traffic::Transfer::received).collect();
+    let received: Vec<_> = running.iter().map(|(_, transfer)| transfer.received()).collect();
     let has_end = |flow: &Flow| flow.bytes.is_some() || flow.duration.is_some();
     loop {
         let now = since(start);
         let mut left = Duration::ZERO;
         let mut unfinished = 0;
-        for ((flow, running), received) in flows.iter().zip(running).zip(&received) {
+        for ((index, running), received) in running.iter().zip(&received) {
+            let flow = &flows[*index];
             if has_end(flow) && !running.is_finished() {
                 unfinished += 1;
                 left = left.max(time_left(flow, now, received.load(Ordering::Relaxed)));

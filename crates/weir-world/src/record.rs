@@ -9,6 +9,7 @@ use weir_law::{Assessment, ChoiceChange, Class, CycleEnd, Direction, FlowKey, La
 use weir_link::{Departure, Observer};
 
 use weir_report::result::{FlowBin, QueueBin};
+use weir_scenario::Measure;
 
 /// Headers that a capture keeps of each packet: enough for the longest that the law reads.
 pub(crate) const SNAPLEN: usize = 160;
@@ -50,6 +51,10 @@ pub(crate) struct FlowRecord {
     pub(crate) responsive_packets: u64,
     pub(crate) dropped: u64,
     pub(crate) marked: u64,
+    /// Wire bytes that left the queue.
+    pub(crate) departed_bytes: u64,
+    /// How long its packets that left had waited.
+    pub(crate) sojourn: Histogram,
     pub(crate) cycles: u64,
     pub(crate) responsive_cycles: u64,
     /// Cycles that had ended before the one whose end brought the first verdict.
@@ -81,6 +86,8 @@ impl FlowRecord {
 /// The listener of one run.
 pub(crate) struct Recorder {
     interval: Duration,
+    /// What totals count: from, to.
+    window: (Time, Time),
     main_signal: MainSignal,
     /// The port that identifies each of the scenario's flows, in their order.
     ports: Vec<u16>,
@@ -107,6 +114,7 @@ impl Recorder {
     ) -> Self {
         Self {
             interval,
+            window: (Time::ZERO, Time::MAX),
             main_signal,
             known: Vec::with_capacity(ports.len() + 64),
             queues: vec![QueueRecord::default(); queues],
@@ -118,6 +126,18 @@ impl Recorder {
             lateness: Histogram::new(),
             tap,
         }
+    }
+
+    /// The same, counting in totals only what happens in the measuring window. Series, the law's judgements and the
+    /// times of flows are of the whole run.
+    pub(crate) fn measuring(mut self, measure: &Measure) -> Self {
+        let to = measure.to.map_or(Time::MAX, |to| Time::ZERO + to);
+        self.window = (Time::ZERO + measure.from, to);
+        self
+    }
+
+    fn counts(&self, time: Time) -> bool {
+        self.window.0 <= time && time < self.window.1
     }
 
     /// The recorder that a finished bottleneck hands back.
@@ -179,6 +199,7 @@ impl Recorder {
     pub(crate) fn queue_event(&mut self, first: usize, event: &Event) {
         let index = self.bin(event.time);
         let packet = &event.packet;
+        let counts = self.counts(event.time);
         if let Some(queue) = self.queues.get_mut(first + usize::from(event.queue.0)) {
             let bin = bin_at(&mut queue.bins, index);
             bin.backlog_max_bytes = bin.backlog_max_bytes.max(event.backlog.bytes);
@@ -188,20 +209,22 @@ impl Recorder {
                     bin.departed += 1;
                     bin.sojourn_sum_ns += event.sojourn.as_nanos();
                     bin.sojourn_max_ns = bin.sojourn_max_ns.max(event.sojourn.as_nanos());
-                    queue.departed += 1;
-                    queue.departed_bytes += u64::from(packet.wire_bytes);
-                    queue.sojourn.record(event.sojourn.as_nanos());
+                    if counts {
+                        queue.departed += 1;
+                        queue.departed_bytes += u64::from(packet.wire_bytes);
+                        queue.sojourn.record(event.sojourn.as_nanos());
+                    }
                 }
                 EventKind::Drop(reason) => {
                     bin.dropped += 1;
                     match reason {
-                        DropReason::Overflow | DropReason::Evicted => queue.overflowed += 1,
-                        DropReason::Aqm | DropReason::Early => queue.dropped += 1,
+                        DropReason::Overflow | DropReason::Evicted => queue.overflowed += u64::from(counts),
+                        DropReason::Aqm | DropReason::Early => queue.dropped += u64::from(counts),
                     }
                 }
                 EventKind::Mark(_) => {
                     bin.marked += 1;
-                    queue.marked += 1;
+                    queue.marked += u64::from(counts);
                 }
             }
         }
@@ -211,6 +234,7 @@ impl Recorder {
     pub(crate) fn flow_event(&mut self, event: &Event) {
         let index = self.bin(event.time);
         let packet = &event.packet;
+        let counts = self.counts(event.time);
         let Some(flow) = self.flow(packet.flow) else { return };
         let arrives = match event.kind {
             EventKind::Enqueue => true,
@@ -218,22 +242,27 @@ impl Recorder {
             EventKind::Dequeue | EventKind::Mark(_) => false,
         };
         if arrives {
-            flow.packets += 1;
-            flow.responsive_packets += u64::from(event.queue.0 != QueueChoice::Standard as u8);
+            flow.packets += u64::from(counts);
+            let responsive = event.queue.0 != QueueChoice::Standard as u8;
+            flow.responsive_packets += u64::from(counts && responsive);
             flow.first.get_or_insert(event.time);
             flow.last = event.time;
         }
         match event.kind {
             EventKind::Drop(_) => {
-                flow.dropped += 1;
+                flow.dropped += u64::from(counts);
                 bin_at(&mut flow.bins, index).dropped += 1;
             }
             EventKind::Mark(_) => {
-                flow.marked += 1;
+                flow.marked += u64::from(counts);
                 bin_at(&mut flow.bins, index).marked += 1;
             }
             EventKind::Dequeue => {
-                bin_at(&mut flow.bins, index).departed_bytes += u64::from(packet.wire_bytes)
+                bin_at(&mut flow.bins, index).departed_bytes += u64::from(packet.wire_bytes);
+                if counts {
+                    flow.departed_bytes += u64::from(packet.wire_bytes);
+                    flow.sojourn.record(event.sojourn.as_nanos());
+                }
             }
             EventKind::Enqueue => {}
         }
@@ -314,11 +343,14 @@ impl Observer for Recorder {
 mod tests {
     use std::net::SocketAddr;
 
-    use weir_core::{Backlog, CycleId, Duration, Event, EventKind, EventSink, FlowId, Packet, QueueId, Time};
+    use weir_core::{
+        Backlog, CycleId, DropReason, Duration, Event, EventKind, EventSink, FlowId, MarkReason, Packet,
+        QueueId, Time,
+    };
     use weir_law::{FlowKey, MainSignal};
     use weir_link::Observer;
 
-    use super::Recorder;
+    use super::{Measure, Recorder};
 
     #[test]
     fn packets_are_booked_to_the_flow_with_the_port() {
@@ -345,5 +377,43 @@ mod tests {
         assert_eq!(recorder.flows[1].bins[2].departed_bytes, 1514);
         assert_eq!((recorder.queues[0].departed, recorder.queues[0].sojourn.count()), (2, 2));
         assert_eq!(recorder.queues[0].bins[2].sojourn_max_ns, 4_000_000);
+        assert_eq!(
+            (recorder.flows[1].departed_bytes, recorder.flows[1].sojourn.max()),
+            (1514, Some(4_000_000))
+        );
+    }
+
+    #[test]
+    fn totals_count_the_measuring_window_and_bins_the_whole_run() {
+        let ms = |millis: u64| Duration::from_millis(millis);
+        let measure = Measure { from: ms(20), to: Some(ms(30)), ..Measure::new() };
+        let mut recorder = Recorder::new(vec![0], 1, ms(10), MainSignal::Loss, None).measuring(&measure);
+        recorder.book(FlowId(0), 0);
+        for at in [19_999_999, 20_000_000, 29_999_999, 30_000_000] {
+            for kind in [
+                EventKind::Enqueue,
+                EventKind::Dequeue,
+                EventKind::Mark(MarkReason::Aqm),
+                EventKind::Drop(DropReason::Aqm),
+                EventKind::Drop(DropReason::Overflow),
+            ] {
+                recorder.event(&Event {
+                    time: Time::from_nanos(at),
+                    kind,
+                    packet: Packet::new(1, FlowId(0), 1000, Time::ZERO),
+                    queue: QueueId(0),
+                    sojourn: ms(1),
+                    backlog: Backlog::default(),
+                });
+            }
+        }
+        let (flow, queue) = (&recorder.flows[0], &recorder.queues[0]);
+        // The overflow is an arrival, too.
+        assert_eq!((flow.packets, flow.dropped, flow.marked, flow.departed_bytes), (4, 4, 2, 2000));
+        assert_eq!((queue.departed, queue.departed_bytes, queue.sojourn.count()), (2, 2000, 2));
+        assert_eq!((queue.dropped, queue.overflowed, queue.marked), (2, 2, 2));
+        let bins: Vec<u64> = flow.bins.iter().map(|bin| bin.departed_bytes).collect();
+        assert_eq!(bins, [0, 1000, 2000, 1000]);
+        assert_eq!(queue.bins.iter().map(|bin| bin.marked).collect::<Vec<_>>(), [0, 1, 2, 1]);
     }
 }

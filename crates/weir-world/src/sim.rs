@@ -2,7 +2,6 @@
 //! weir-sim's with weir-cc's controllers. The same seed gives the same result, on any machine.
 
 pub(crate) mod cost;
-mod detect;
 mod trace;
 mod watcher;
 mod wiretap;
@@ -10,11 +9,13 @@ mod workloads;
 
 use std::sync::atomic::Ordering;
 
+use weir_cc::Setup;
 use weir_core::{Duration, FlowId, Seed, Time};
 use weir_law::Law;
 use weir_sim::headers::{Transport, Wire};
 use weir_sim::{Amount, FASTEST_DATAGRAMS, FlowSpec, HopId, Kind, MOST_ARRIVALS, Network};
 
+use crate::detect;
 use crate::gather;
 use crate::real::{port, window};
 use crate::record::Recorder;
@@ -22,7 +23,7 @@ use crate::run::{Cost, Ended, LAW_CAPACITY, Progress, RunError, RunOptions};
 use crate::world::{Clock, SIM, World};
 pub(crate) use cost::affordable;
 use watcher::Watcher;
-use weir_report::result::{Health, RunResult};
+use weir_report::result::{DetectionResult, Health, RunResult};
 use weir_scenario::{Direction, Flow, Pattern, Scenario, Workload};
 use weir_scenario::{Hosts, Refusal};
 use weir_testbed::traffic::{self, RttSample, Stack};
@@ -58,12 +59,13 @@ impl World for Sim {
 
 /// Runs `scenario` in virtual time.
 fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
-    let flows = scenario.expanded_flows();
+    let flows = scenario.flows_of_run(Seed { seed: scenario.seed, run: options.run });
     let params = scenario.law_params().map_err(RunError::Scenario)?;
     let queues = scenario.queue_names().iter().map(Vec::len).sum();
     let ports = (0..flows.len()).map(port).chain(scenario.workloads.iter().map(|_| 0)).collect();
     let connections: u32 = scenario.workloads.iter().map(Workload::most_connections).sum();
-    let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None);
+    let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None)
+        .measuring(&scenario.measure);
     let law = Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize));
     let stacks = scenario.workloads.iter().map(|workload| transport(workload.stack)).collect();
     let watcher = Watcher::new(recorder, law, Wiretap::create(options)?, flows.len(), stacks);
@@ -84,7 +86,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         .workloads
         .iter()
         .zip(&added)
-        .map(|(workload, id)| workloads::result(workload, &network.workload(*id), end))
+        .map(|(workload, id)| workloads::result(workload, &scenario.measure, &network.workload(*id), end))
         .collect();
     let cut_workloads = scenario
         .workloads
@@ -116,7 +118,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         io: "virtual time".to_owned(),
         flows: flows.into_iter().zip(results).collect(),
         workloads: done,
-        detections: detections.iter().map(|(flow, shared)| detect::result(flow, shared, end)).collect(),
+        detections: detections.iter().map(|(flow, shared)| detection(flow, shared, end)).collect(),
         health,
         law_counters: gather::named(&watcher.law().counters()),
         wall: end.since(Time::ZERO),
@@ -220,7 +222,7 @@ fn build(
         network.observer_mut().expect(wire, counts, passes);
         if let Some(names) = flow.detection() {
             // The light sub-flow comes next.
-            heavy = Some((names, spec, flow.name.clone(), detect::setup(flow, index, seed)));
+            heavy = Some((names, spec, flow.name.clone(), setup(flow, index, seed)));
             continue;
         }
         let Some((names, first, name, setup)) = heavy.take() else {
@@ -233,6 +235,25 @@ fn build(
         detections.push((name, shared));
     }
     Ok(Built { bottleneck: links[0], ids, detections })
+}
+
+/// With what the detector and the controllers of a flow begin; their draws are its own.
+fn setup(flow: &Flow, index: usize, seed: Seed) -> Setup {
+    /// Payload bytes of a QUIC packet, as the simulator's endpoints send it.
+    const MSS: u32 = 1425;
+    Setup {
+        mss: MSS,
+        initial_window: flow.end_options().initial_window,
+        random: seed.stream(&format!("detector {index}")),
+        rate: None,
+    }
+}
+
+/// What a connection has found out when the run ended.
+fn detection(flow: &str, shared: &weir_fq::Shared, end: Time) -> DetectionResult {
+    let connection = shared.lock();
+    let names = [connection.detector(), connection.controller().unwrap_or_default()];
+    detect::result(flow, names, connection.findings(), end)
 }
 
 fn transport(stack: Stack) -> Transport {
@@ -257,7 +278,12 @@ fn spec(
     let rtt = flow.rtt.unwrap_or(scenario.bottleneck.rtt);
     let whole = rtt + scenario.link_delay(flow) * 2;
     // Data flows one and a half round trips after a handshake begins; UDP needs none.
-    let ahead = if flow.stack == Stack::Udp { Duration::ZERO } else { whole + whole / 2 };
+    let ahead = match flow.stack {
+        Stack::Udp => Duration::ZERO,
+        // Behind the SYN comes what is simulated.
+        Stack::Tcp if flow.syn_fin == Some(true) => whole / 2,
+        Stack::Tcp | Stack::Quic => whole + whole / 2,
+    };
     let amount = match (flow.bytes, flow.duration) {
         (Some(bytes), _) => Amount::Bytes(bytes.0),
         (None, Some(duration)) => Amount::Time(duration),
@@ -347,6 +373,7 @@ fn flow_result(
         spin: None,
         udp: None,
         ignored_marks_beyond: ignores_marks_beyond.filter(|_| report.marked > 0),
+        detection: None,
         error: None,
     }
 }

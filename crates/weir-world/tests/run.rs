@@ -9,6 +9,8 @@
 mod capture;
 #[path = "run/controllers.rs"]
 mod controllers;
+#[path = "run/detection.rs"]
+mod detection;
 #[path = "run/ecn.rs"]
 mod ecn;
 #[path = "run/ends.rs"]

@@ -334,3 +334,46 @@ fn what_only_it_can_do_is_refused_elsewhere() {
         }
     }
 }
+
+/// The authors of DualPI2 measured (arXiv 2209.01078, overload by 100 Mbit/s of UDP in the L4S queue): 0.63 Mbit/s for each of five
+/// flows of Prague, 0.29 for each of five of Cubic, 94.6 for the UDP, 15 ms in the L4S queue, all of it marked.
+#[test]
+fn prague_goes_on_beside_udp_that_fills_the_link() {
+    let text = r#"
+        [bottleneck]
+        rate = "100mbit"
+        rtt = "10ms"
+        qdisc = "dualpi2"
+        [measure]
+        from = "10s"
+        [[flow]]
+        stack = "tcp"
+        controller = "prague"
+        count = 5
+        [[flow]]
+        stack = "tcp"
+        controller = "cubic"
+        count = 5
+        [[flow]]
+        stack = "udp"
+        rate = "100mbit"
+        remark = "ect1"
+        ecn = true
+        start = "3s"
+        duration = "27s"
+    "#;
+    let result = simulate(text, 0);
+    let mean = |flows: &[weir_report::result::FlowResult]| {
+        flows.iter().map(|flow| flow.throughput_bps / 1e6).sum::<f64>() / flows.len() as f64
+    };
+    let [prague, cubic, udp] = [&result.flows[..5], &result.flows[5..10], &result.flows[10..]].map(mean);
+    let l4s = &result.queues[1];
+    println!(
+        "Prague {prague:.2}, Cubic {cubic:.2}, UDP {udp:.1} Mbit/s; L4S queue {:.1} ms, {} of {} marked",
+        l4s.sojourn_ns.mean().unwrap() / 1e6,
+        l4s.marked,
+        l4s.departed
+    );
+    assert!((0.3..1.2).contains(&prague), "{prague}");
+    assert!((90.0..98.0).contains(&udp), "{udp}");
+}

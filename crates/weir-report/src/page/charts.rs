@@ -13,9 +13,9 @@ use super::text::{bps, ms, number, percent};
 pub(super) const WIDTH: u32 = 560;
 const HEIGHT: u32 = 270;
 /// The most points of a line, and stretches with a title of their own.
-const LINE_POINTS: usize = 500;
+pub(super) const LINE_POINTS: usize = 500;
 const RATE_POINTS: usize = 160;
-const HOVERS: usize = 120;
+pub(super) const HOVERS: usize = 120;
 
 /// What the charts of all runs in a report share, so that they can be compared by eye.
 pub(super) struct Frame {
@@ -37,7 +37,7 @@ struct DelayPoint {
     marked: u64,
 }
 
-fn gather(total: usize, points: usize) -> usize {
+pub(super) fn gather(total: usize, points: usize) -> usize {
     total.div_ceil(points).max(1)
 }
 
@@ -117,12 +117,8 @@ impl Frame {
         Axis::linear(0.0, self.end_s, "time, s")
     }
 
-    fn plot(&self, title: String, x: Axis, y: Axis, marks: Vec<Mark>, overlays: Vec<Overlay>) -> String {
-        Plot { title, width: WIDTH, height: HEIGHT, x, y, marks, overlays }.svg()
-    }
-
     /// Queue delay over time: a line for the mean, a band up to the longest.
-    pub(super) fn delay_over_time(&self, label: &str, result: &RunResult) -> String {
+    pub(super) fn delay_over_time(&self, label: &str, result: &RunResult) -> Plot {
         let (mut marks, mut lines) = (Vec::new(), Vec::new());
         for (queue, bins) in result.queues.iter().zip(&result.series.queues) {
             let colour = palette::queue(&queue.name);
@@ -150,11 +146,11 @@ impl Frame {
             Overlay::Hover { from: span.from_s, to: span.to_s, title }
         };
         let overlays = longest.iter().enumerate().map(hover).collect();
-        self.plot(format!("Queue delay over time, {label}"), self.time(), self.delay.clone(), marks, overlays)
+        plot(format!("Queue delay over time, {label}"), self.time(), self.delay.clone(), marks, overlays)
     }
 
     /// The share of packets that waited at most so long.
-    pub(super) fn delay_distribution(&self, label: &str, result: &RunResult) -> String {
+    pub(super) fn delay_distribution(&self, label: &str, result: &RunResult) -> Plot {
         let (low, high) = self.delay_logarithmic.limits();
         let mut marks = Vec::new();
         for queue in &result.queues {
@@ -187,7 +183,7 @@ impl Frame {
         };
         let overlays = (0..HOVERS).map(hover).collect();
         let share = Axis::linear(0.0, 100.0, "packets, %");
-        self.plot(
+        plot(
             format!("Distribution of queue delay, {label}"),
             self.delay_logarithmic.clone(),
             share,
@@ -197,7 +193,7 @@ impl Frame {
     }
 
     /// Throughput per flow over time: lines for the flows with a colour, one grey line for the sum of the others.
-    pub(super) fn throughput(&self, label: &str, result: &RunResult, colours: &FlowColours) -> String {
+    pub(super) fn throughput(&self, label: &str, result: &RunResult, colours: &FlowColours) -> Plot {
         let series = &result.series;
         let size = gather(series.bins(), RATE_POINTS);
         let count = series.bins().div_ceil(size);
@@ -246,7 +242,7 @@ impl Frame {
             Overlay::Hover { from, to, title }
         };
         let overlays = (0..count).step_by(step).map(hover).collect();
-        self.plot(
+        plot(
             format!("Throughput per flow over time, {label}"),
             self.time(),
             self.rate.clone(),
@@ -256,6 +252,11 @@ impl Frame {
     }
 }
 
+/// A chart of the size that all have.
+pub(super) fn plot(title: String, x: Axis, y: Axis, marks: Vec<Mark>, overlays: Vec<Overlay>) -> Plot {
+    Plot { title, width: WIDTH, height: HEIGHT, x, y, marks, overlays }
+}
+
 /// What stands for the flows without a colour.
 pub(super) fn others_name(count: usize) -> String {
     if count == 1 { "1 other flow".to_owned() } else { format!("{count} other flows, summed") }
@@ -263,7 +264,7 @@ pub(super) fn others_name(count: usize) -> String {
 
 /// Runs of neighbouring points that exist. A queue that is only empty now and then stays one line: gaps up to a
 /// hundredth of the points are bridged.
-fn runs<T>(points: &[DelayPoint], value: impl Fn(&DelayPoint) -> Option<T>) -> Vec<Vec<T>> {
+pub(super) fn runs<P, T>(points: &[P], value: impl Fn(&P) -> Option<T>) -> Vec<Vec<T>> {
     let bridge = points.len() / 100 + 1;
     let mut runs: Vec<Vec<T>> = Vec::new();
     let mut gap = usize::MAX;

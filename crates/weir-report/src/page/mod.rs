@@ -7,6 +7,7 @@
 mod charts;
 mod clouds;
 mod figure;
+mod over_time;
 mod palette;
 mod plot;
 mod spread;
@@ -19,6 +20,7 @@ use std::fmt::Write;
 
 pub use clouds::{Cloud, Point, clouds};
 pub use figure::{StripColumn, StripPanel, heat_table, strip_plot};
+pub use over_time::over_time;
 
 use crate::result::RunResult;
 use charts::Frame;
@@ -30,8 +32,8 @@ pub use text::escape;
 
 const STYLE: &str = include_str!("style.css");
 
-/// A complete page around `body`, which is HTML; `title` is text. For figures made of [`heat_table`] and
-/// [`strip_plot`].
+/// A complete page around `body`, which is HTML; `title` is text. For figures made of [`heat_table`], [`strip_plot`]
+/// and [`over_time`].
 pub fn page(title: &str, body: &str) -> String {
     let title = escape(title);
     let dark = palette::dark_rules();
@@ -204,19 +206,19 @@ fn sections(results: &[(&str, &RunResult)], frame: &Frame, colours: &FlowColours
         "How long do packets wait?",
         "Queue delay over time. Line: mean of the packets; band: up to the longest wait. Hover for numbers, drops and marks.",
         queue_legend(results),
-        &|label, result| frame.delay_over_time(label, result),
+        &|label, result| frame.delay_over_time(label, result).svg(),
     );
     out.push_str(&section(
         "How often do they wait that long?",
         "The share of packets that waited at most so long; steep and left is good.",
         queue_legend(results),
-        &|label, result| frame.delay_distribution(label, result),
+        &|label, result| frame.delay_distribution(label, result).svg(),
     ));
     out.push_str(&section(
         "Who gets the link?",
         "Throughput per flow in wire bytes as they leave the bottleneck; the dashed line is the rate of the link.",
         flow_legend(results, colours),
-        &|label, result| frame.throughput(label, result, colours),
+        &|label, result| frame.throughput(label, result, colours).svg(),
     ));
     if results.iter().any(|(_, result)| timeline::has_content(result)) {
         let keys = [(RESPONSIVE, "responsive"), (STANDARD, "unresponsive"), (UNJUDGED, "not judged yet")];

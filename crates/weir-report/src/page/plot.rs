@@ -25,6 +25,8 @@ const RIGHT: u32 = 14;
 const TOP: u32 = 10;
 /// Lines of text below: numbers and the description.
 const BOTTOM: u32 = 43;
+/// What is left below where nothing is written.
+const GAP: u32 = 8;
 
 /// An axis: what it covers and what is written along it.
 #[derive(Clone, Debug)]
@@ -83,6 +85,11 @@ impl Axis {
     /// The same axis without numbers: its texts come from [`Overlay::Below`].
     pub(super) fn without_ticks(self) -> Self {
         Self { ticks: Vec::new(), ..self }
+    }
+
+    /// The same axis with nothing written along it.
+    fn bare(self) -> Self {
+        Self { description: String::new(), ..self.without_ticks() }
     }
 
     /// What it covers.
@@ -168,36 +175,42 @@ pub(super) struct Plot {
     pub(super) overlays: Vec<Overlay>,
 }
 
+type DrawError = Box<dyn std::error::Error + Send + Sync>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
 
 impl Plot {
     /// The chart as an `<svg>` element. What cannot be drawn becomes a paragraph that says so.
     pub(super) fn svg(&self) -> String {
+        match self.content() {
+            Ok(content) => element(&self.title, self.width, self.height, &content),
+            Err(error) => not_drawn(&error),
+        }
+    }
+
+    /// What is inside the element: drawing and overlays.
+    fn content(&self) -> Result<String, DrawError> {
         let mut drawing = String::new();
-        let overlay = match self.draw(&mut drawing) {
-            Ok(overlay) => overlay,
-            Err(error) => {
-                return format!("<p>This chart could not be drawn: {}</p>", escape(&error.to_string()));
-            }
-        };
+        let overlay = self.draw(&mut drawing)?;
         // The drawing's own <svg> tag has a fixed size; ours scales with the page.
         let body = drawing.find("<svg").and_then(|at| drawing[at..].find('>').map(|end| at + end + 1));
         let body = body.map_or("", |start| drawing[start..].trim_end().trim_end_matches("</svg>"));
-        let (width, height) = (self.width * SCALE, self.height * SCALE);
-        format!(
-            "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
-             aria-label=\"{}\" font-family=\"sans-serif\">{body}{overlay}</svg>",
-            escape(&self.title)
-        )
+        Ok(format!("{body}{overlay}"))
     }
 
-    fn draw(&self, out: &mut String) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    /// How much is left for texts below.
+    fn bottom(&self) -> u32 {
+        let has_texts = self.overlays.iter().any(|overlay| matches!(overlay, Overlay::Below { .. }));
+        let has_axis = !(self.x.ticks.is_empty() && self.x.description.is_empty());
+        if has_texts || has_axis { BOTTOM } else { GAP }
+    }
+
+    fn draw(&self, out: &mut String) -> Result<String, DrawError> {
         let root =
             SVGBackend::with_string(out, (self.width * SCALE, self.height * SCALE)).into_drawing_area();
         let mut chart: Chart<'_> = ChartBuilder::on(&root)
             .margin_top(TOP * SCALE)
             .margin_right(RIGHT * SCALE)
-            .x_label_area_size(BOTTOM * SCALE)
+            .x_label_area_size(self.bottom() * SCALE)
             .y_label_area_size(LEFT * SCALE)
             .build_cartesian_2d(self.x.clone(), self.y.clone())?;
         let text = |size: f64, colour: Colour| {
@@ -311,9 +324,44 @@ impl Plot {
     }
 }
 
+/// Charts of one width above each other, as one `<svg>` element. They share the x axis, which is that of the last.
+pub(super) fn stacked(title: &str, mut plots: Vec<Plot>) -> String {
+    let Some((last, above)) = plots.split_last_mut() else { return String::new() };
+    for plot in above {
+        plot.x = last.x.clone().bare();
+        plot.height -= BOTTOM - GAP;
+    }
+    let (width, mut height, mut content) = (last.width, 0, String::new());
+    for plot in &plots {
+        match plot.content() {
+            // Writing to a string cannot fail.
+            Ok(inner) => {
+                let _ = write!(content, "<g transform=\"translate(0 {})\">{inner}</g>", height * SCALE);
+            }
+            Err(error) => return not_drawn(&error),
+        }
+        height += plot.height;
+    }
+    element(title, width, height, &content)
+}
+
+fn element(title: &str, width: u32, height: u32, content: &str) -> String {
+    format!(
+        "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" \
+         aria-label=\"{}\" font-family=\"sans-serif\">{content}</svg>",
+        width * SCALE,
+        height * SCALE,
+        escape(title)
+    )
+}
+
+fn not_drawn(error: &DrawError) -> String {
+    format!("<p>This chart could not be drawn: {}</p>", escape(&error.to_string()))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Axis, INK, Mark, Overlay, Plot};
+    use super::{Axis, INK, Mark, Overlay, Plot, stacked};
 
     #[test]
     fn axes_have_round_numbers_that_cover_the_data() {
@@ -346,5 +394,23 @@ mod tests {
                 "{svg}"
             );
         }
+    }
+    #[test]
+    fn charts_above_each_other_share_the_last_ones_axis() {
+        let plot = |y: &str| Plot {
+            title: String::new(),
+            width: 300,
+            height: 200,
+            x: Axis::linear(0.0, 30.0, "time, s"),
+            y: Axis::linear(0.0, 1.0, y),
+            marks: Vec::new(),
+            overlays: Vec::new(),
+        };
+        let svg = stacked("both", vec![plot("rate"), plot("delay")]);
+        assert_eq!((svg.matches("<svg").count(), svg.matches("<g transform").count()), (1, 2));
+        assert_eq!(svg.matches("time, s").count(), 1, "{svg}");
+        assert!(svg.contains("rate") && svg.contains("delay"));
+        // The upper one has no room for numbers below.
+        assert!(svg.contains("viewBox=\"0 0 2400 2920\"") && svg.contains("translate(0 1320)"), "{svg}");
     }
 }

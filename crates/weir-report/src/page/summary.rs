@@ -48,8 +48,19 @@ fn busy(result: &RunResult) -> Option<(f64, f64)> {
 /// The share of the link's capacity that was used while anything was sent.
 pub fn utilisation(result: &RunResult) -> Option<f64> {
     let bytes: u64 = result.queues.iter().map(|queue| queue.departed_bytes).sum();
-    let (from, to) = busy(result)?;
-    Some(bytes as f64 * 8.0 / (result.meta.scenario.bottleneck.mean_bps(from, to) * (to - from)))
+    let (first, last) = busy(result)?;
+    let scenario = &result.meta.scenario;
+    let (from, to) = match scenario.measure.has_window() {
+        false => (first, last),
+        true => {
+            let (from, to) = scenario.measure.window_s(result.meta.wall_s);
+            (first.max(from), last.min(to))
+        }
+    };
+    if from >= to {
+        return None;
+    }
+    Some(bytes as f64 * 8.0 / (scenario.bottleneck.mean_bps(from, to) * (to - from)))
 }
 
 /// Jain's fairness index of the flows' goodput.
@@ -86,6 +97,9 @@ pub(super) fn sentences(result: &RunResult) -> String {
     match waits.as_slice() {
         [] => out.push_str("No packet crossed the bottleneck."),
         waits => out.push_str(&format!("A typical packet waited {}.", waits.join(" and "))),
+    }
+    if let Some(window) = result.meta.scenario.measure.window_words() {
+        out.push_str(&format!(" Totals count {window}."));
     }
     let completed: Vec<&FlowResult> = result.flows.iter().filter(|flow| flow.fct_s.is_some()).collect();
     let last =

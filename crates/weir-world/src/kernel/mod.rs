@@ -25,7 +25,7 @@ use weir_kernel::{KernelError, identify};
 
 use crate::capture::Capture;
 use crate::gather;
-use crate::real::{StopOnDrop, check_real, launch, port, since, time_zero, topology_spec, watch};
+use crate::real::{StopOnDrop, check_real, join, launch, port, since, time_zero, topology_spec, watch};
 use crate::record::Recorder;
 use crate::run::{Ended, RunError, RunOptions};
 use crate::world::{Clock, KERNEL, World};
@@ -33,7 +33,7 @@ use weir_report::result::RunResult;
 use weir_scenario::{Refusal, Scenario};
 use weir_testbed::host::{HostError, Topology};
 use weir_testbed::interfaces;
-use weir_testbed::traffic::{self, Control};
+use weir_testbed::traffic::Control;
 
 use delays::Delays;
 use law::Classifier;
@@ -132,7 +132,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     if !missing.is_empty() {
         return Err(KernelWorldError::Missing { kinds: missing.join(", ") }.into());
     }
-    let flows = scenario.expanded_flows();
+    let flows = scenario.flows_of_run(Seed { seed: scenario.seed, run: options.run });
     let spec = topology_spec(scenario, &flows);
     let topology = Topology::build_forwarding(&spec, &[])?;
     // A killed run has left journals, but no interfaces to restore. One that cannot be read is somebody else's.
@@ -153,7 +153,8 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let (index, namespace) = interface(device)?;
     let captured = tap.as_ref().map(|_| interface(&topology.bottleneck_server_iface)).transpose()?;
     let measured = Device { index, captured: captured.map(|(index, _)| index), namespace };
-    let recorder = Recorder::new(ports, tree.queues, scenario.measure.interval, params.main_signal, tap);
+    let recorder = Recorder::new(ports, tree.queues, scenario.measure.interval, params.main_signal, tap)
+        .measuring(&scenario.measure);
     let classifier = Classifier::start(scenario, &tree, &topology)?;
     let mut listener = Listener::start(scenario, &tree, measured, classifier.events()?, recorder)?;
     // Flows end when `control` is dropped at the latest, the threads when theirs are: also where `?` leaves early.
@@ -166,8 +167,9 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     control.0.begin_at(start);
     let failed = || listener.is_finished() || delays.is_finished();
     let cut_short = watch(scenario, &flows, &running, &failed, options, start);
+    let stopped = since(start);
     control.0.stop();
-    let results: Vec<_> = running.into_iter().map(traffic::Transfer::join).collect();
+    let joined = join(flows, running, stopped);
     let io = format!("kernel htb, {}", delays.describe());
     let delayed = delays.stop()?;
     drain(&listener);
@@ -182,7 +184,8 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     capture.map(Capture::finish).transpose()?;
     let ended = Ended {
         io,
-        flows: flows.into_iter().zip(results).collect(),
+        flows: joined.flows,
+        detections: joined.detections,
         health: health::of(scenario, &tree, &heard, delayed.as_ref(), root),
         law_counters,
         qdiscs: qdiscs.into_iter().map(|one| one.0.into()).collect(),

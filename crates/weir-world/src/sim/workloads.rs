@@ -4,7 +4,7 @@ use weir_core::Time;
 use weir_sim::{HopId, Network, Observer, SpecError, WorkloadId, WorkloadReport, WorkloadSpec};
 
 use weir_report::result::{RequestRow, WorkloadResult};
-use weir_scenario::{Scenario, Workload};
+use weir_scenario::{Measure, Scenario, Workload};
 use weir_testbed::traffic::Stack;
 
 /// Adds all workloads.
@@ -29,22 +29,32 @@ pub(super) fn add<O: Observer>(
     Ok(added)
 }
 
-/// What a workload came to until `end`.
-pub(super) fn result(workload: &Workload, report: &WorkloadReport<'_>, end: Time) -> WorkloadResult {
+/// What a workload came to until `end`, but for its rates.
+pub(super) fn result(
+    workload: &Workload,
+    measure: &Measure,
+    report: &WorkloadReport<'_>,
+    end: Time,
+) -> WorkloadResult {
     let row = |request: &weir_sim::Request| RequestRow {
         start_s: request.start.as_secs_f64(),
         bytes: request.bytes,
         fct_s: request.finished.map(|finished| finished.since(request.start).as_secs_f64()),
     };
     let list: Vec<RequestRow> = report.requests.iter().map(row).collect();
-    let mut times: Vec<f64> = list.iter().filter_map(|request| request.fct_s).collect();
+    // What was asked for in the measuring window, however late the answer came.
+    let (from_s, to_s) = measure.window_s(end.since(Time::ZERO).as_secs_f64());
+    let counts = |request: &&RequestRow| {
+        !measure.has_window() || (from_s <= request.start_s && request.start_s < to_s)
+    };
+    let counted = || list.iter().filter(counts);
+    let mut times: Vec<f64> = counted().filter_map(|request| request.fct_s).collect();
     times.sort_unstable_by(f64::total_cmp);
     // The smallest time that so large a share of requests did not exceed.
     let quantile = |share: f64| {
         let rank = (share * times.len() as f64).ceil() as usize;
         times.get(rank.max(1) - 1).copied()
     };
-    let life = end.since(Time::ZERO + workload.start).as_secs_f64();
     WorkloadResult {
         name: workload.label().to_owned(),
         kind: workload.kind.name().to_owned(),
@@ -55,11 +65,10 @@ pub(super) fn result(workload: &Workload, report: &WorkloadReport<'_>, end: Time
         }
         .to_owned(),
         controller: workload.controller.clone(),
-        requests: list.len() as u64,
+        requests: counted().count() as u64,
         completed: times.len() as u64,
-        asked_bytes: list.iter().map(|request| request.bytes).sum(),
+        asked_bytes: counted().map(|request| request.bytes).sum(),
         received_bytes: report.received,
-        goodput_bps: if life > 0.0 { report.received as f64 * 8.0 / life } else { 0.0 },
         fct_mean_s: (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64),
         fct_p50_s: quantile(0.5),
         fct_p90_s: quantile(0.9),

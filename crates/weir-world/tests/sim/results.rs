@@ -304,3 +304,114 @@ fn a_controller_that_no_world_has_is_told_of_without_this_kernel() {
         assert!(!error.contains("this kernel"), "no world is chosen yet: {error}");
     }
 }
+
+/// Two flows beside each other, the second from 5 s on, and a crowd.
+const WINDOWED: &str = r#"
+    [bottleneck]
+    rate = "20mbit"
+    rtt = "20ms"
+    qdisc = "pie"
+    [[flow]]
+    name = "first"
+    stack = "tcp"
+    controller = "cubic"
+    duration = "12s"
+    [[flow]]
+    name = "second"
+    stack = "udp"
+    rate = "4mbit"
+    start = "5s"
+    duration = "3s"
+    [[workload]]
+    name = "web"
+    kind = "poisson"
+    stack = "tcp"
+    controller = "cubic"
+    arrivals = 20
+    size = "10kb"
+    duration = "12s"
+    [measure]
+    interval = "100ms"
+"#;
+
+#[test]
+fn totals_are_of_the_measuring_window_and_series_of_the_whole_run() {
+    let whole = simulate(WINDOWED, 0);
+    let part = simulate(&format!("{WINDOWED}    from = '6s'\n    to = '10s'\n"), 0);
+    // What happens is the same.
+    assert_eq!(whole.series.flows, part.series.flows);
+    assert_eq!(whole.series.queues, part.series.queues);
+    assert_eq!(whole.workloads[0].list, part.workloads[0].list);
+    assert!(part.health.warnings.is_empty(), "{:?}", part.health.warnings);
+    // Totals are those of the bins from 60 to 99.
+    let bins = |flow: usize| &whole.series.flows[flow][60..whole.series.flows[flow].len().min(100)];
+    for (index, seconds) in [(0, 4.0), (1, 2.0), (2, 4.0)] {
+        let bytes: u64 = bins(index).iter().map(|bin| bin.departed_bytes).sum();
+        let (name, rate, marked, dropped) = match part.flows.get(index) {
+            Some(flow) => (&flow.name, flow.throughput_bps, flow.marked, flow.dropped),
+            None => {
+                let web = &part.workloads[0];
+                (&web.name, web.throughput_bps, web.marked, web.dropped)
+            }
+        };
+        assert!((rate / (bytes as f64 * 8.0 / seconds) - 1.0).abs() < 0.01, "{name}: {rate}");
+        assert_eq!(dropped, bins(index).iter().map(|bin| u64::from(bin.dropped)).sum::<u64>(), "{name}");
+        assert_eq!(marked, 0, "{name}");
+    }
+    let queue: u64 = whole.series.queues[0][60..100].iter().map(|bin| u64::from(bin.departed)).sum();
+    assert_eq!((part.queues[0].departed, part.queues[0].sojourn_ns.count()), (queue, queue));
+    let waited: u64 = part.flow_sojourn_ns.iter().map(weir_core::Histogram::count).sum();
+    assert_eq!(waited, queue, "each packet is somebody's");
+    // Payload is 1472 of 1514 bytes of a datagram.
+    let second = &part.flows[1];
+    assert!((second.goodput_bps / (4e6 * 1472.0 / 1514.0) - 1.0).abs() < 0.01, "{}", second.goodput_bps);
+    let asked = part.workloads[0].list.iter().filter(|request| (6.0..10.0).contains(&request.start_s));
+    assert_eq!(part.workloads[0].requests, asked.count() as u64);
+    assert!((0.9..=1.0).contains(&page::utilisation(&part).unwrap()));
+    for text in [summary::text(&[("run", &part)]), page::html(&[("run", &part)])] {
+        assert!(text.contains("from 6s to 10s"), "{text}");
+    }
+    // From files the same is read as was written, but for what classes of sojourn times lose.
+    let folder = tempfile::tempdir().unwrap();
+    output::write(folder.path(), &part).unwrap();
+    let again = weir_report::read::read(folder.path()).unwrap();
+    let written = |result: &RunResult| -> Vec<_> {
+        let flows = result.flows.iter().map(|flow| (flow.packets, flow.throughput_bps, flow.sojourn_p99_ms));
+        flows
+            .chain(result.workloads.iter().map(|web| (web.packets, web.throughput_bps, web.sojourn_p99_ms)))
+            .collect()
+    };
+    assert_eq!(written(&again), written(&part));
+    let counts = |result: &RunResult| -> Vec<Vec<(u64, u64)>> {
+        result.flow_sojourn_ns.iter().map(|sojourn| sojourn.buckets().collect()).collect()
+    };
+    assert_eq!(counts(&again), counts(&part));
+}
+
+#[test]
+fn a_run_that_ends_before_it_was_to_be_measured_is_told_of() {
+    let late = simulate(&format!("{WINDOWED}    from = '20s'\n"), 0);
+    let warnings = &late.health.warnings;
+    assert!(warnings.len() == 1 && warnings[0].starts_with("the run ended before 20s"), "{warnings:?}");
+    assert_eq!((late.flows[0].packets, late.flows[0].goodput_bps, late.queues[0].departed), (0, 0.0, 0));
+    assert_eq!(page::utilisation(&late), None);
+}
+
+#[test]
+fn flows_set_out_when_they_have_drawn_to() {
+    let text = "[bottleneck]\nrate = '10mbit'\nrtt = '10ms'\nqdisc = 'pfifo'\n[[flow]]\nstack = 'udp'\n\
+                rate = '1mbit'\nstart = '1s'\nstart_spread = '2s'\nduration = '1s'\ncount = 4\n\
+                [[flow]]\nname = 'none'\nstack = 'udp'\nrate = '1mbit'\ncount = 0\n";
+    let result = simulate(text, 3);
+    assert_eq!(result.flows.len(), 4);
+    for (flow, bins) in result.flows.iter().zip(&result.series.flows) {
+        let first = bins.iter().position(|bin| bin.departed_bytes > 0).unwrap();
+        assert!((1.0..3.0).contains(&flow.start_s), "{}", flow.start_s);
+        // Bins of 50 ms; a datagram needs 5 ms to the client, and leaves the queue before.
+        assert_eq!(first, (flow.start_s / 0.05) as usize, "{}", flow.start_s);
+    }
+    let starts =
+        |run| simulate(text, run).flows.iter().map(|flow| flow.start_s.to_bits()).collect::<Vec<_>>();
+    assert_eq!(starts(3), starts(3));
+    assert_ne!(starts(3), starts(4));
+}

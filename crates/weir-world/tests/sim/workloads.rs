@@ -93,6 +93,12 @@ fn errors_name_the_workload_the_key_and_the_remedy() {
         ("load = 0.3", "load = -1", "load: must be above 0"),
         ("shape = 1.2", "shape = 1", "shape: must be above 1, or there is no mean"),
         ("shape = 1.2", "", "shape: is missing"),
+        ("size = \"30kb\"", "size = \"30kb\"\nleast = \"1kb\"", "least: is given beside 'size'"),
+        (
+            "size = \"30kb\"\nshape = 1.2\ncap = \"5mb\"",
+            "least = \"1kb\"\nshape = 0.9",
+            "cap: is missing; sizes from 'least' on need one",
+        ),
         ("sizes = \"pareto\"", "", "shape: needs sizes = \"pareto\""),
         ("size = \"30kb\"", "", "size: is missing; a workload of kind \"poisson\" needs it"),
         (
@@ -121,6 +127,11 @@ fn errors_name_the_workload_the_key_and_the_remedy() {
             other => panic!("{from} -> {to}: {other:?}"),
         }
     }
+    let least = EXAMPLE.replacen("size = \"30kb\"\nshape = 1.2", "least = \"1kb\"\nshape = 0.9", 1);
+    let (_, mean) =
+        Scenario::parse(&least, "x.toml").unwrap().workloads[0].offered("10mbit".parse().unwrap());
+    // 1024 bytes and a cap of 5120 times as much: 1024 (1 + (5120^0.1 - 1) / 0.1).
+    assert!((mean - 14_840.2).abs() < 0.1, "{mean}");
     let scenario = Scenario::parse(EXAMPLE, "x.toml").unwrap();
     let again = Scenario::parse(&toml::to_string(&scenario).unwrap(), "y.toml").unwrap();
     assert_eq!(scenario, again);
