@@ -67,6 +67,29 @@ pub(crate) fn run(jobs: &[Job], world: &'static dyn World, options: &Options) ->
     Ok(Batch { results, continued: reused, damaged, missing, store, addresses })
 }
 
+/// What all runs of a batch are made of, in hexadecimal digits: build, world, kernel, scenarios, seeds, run numbers.
+///
+/// # Errors
+/// If this program cannot be identified, or there is no guest to run in.
+pub(crate) fn made_of(
+    jobs: &[Job],
+    world: &'static dyn World,
+    options: &Options,
+) -> Result<String, StudyError> {
+    let origin = Origin::new(world, options.run.kernel.as_deref())?;
+    let addresses = jobs.iter().map(|job| engine::address(&origin.describe(&job.scenario), job.run));
+    Ok(engine::checksum(&addresses.collect::<Vec<Address>>().concat()))
+}
+
+/// The result of a job as [`Batch::results`] has it, with its samples over time from its folder in `out`.
+///
+/// # Errors
+/// Why there is no result, or why the folder cannot be read.
+pub(crate) fn whole(out: &Path, job: &Job, result: &Result<RunResult, String>) -> Result<RunResult, String> {
+    result.as_ref().map_err(Clone::clone)?;
+    read::read(&folder(out, job)).map_err(|error| error.to_string())
+}
+
 /// The files of a run by name, with their checksums.
 type Files = BTreeMap<String, String>;
 

@@ -10,6 +10,7 @@
 mod batch;
 mod engine;
 pub mod figure;
+mod stats;
 pub mod suite;
 pub mod sweep;
 

@@ -106,7 +106,16 @@ impl Figure for ThreeAxes {
         let cells: Vec<Cell> = self.places().into_iter().zip(results).map(cell).collect();
         let holds = cells.iter().all(|cell| cell.measured.is_some_and(|value| value < 5.0));
         let [text, paper, measured] = ["no flow is faster than its link", "", ""].map(str::to_owned);
-        Findings { cells, statements: vec![Statement { text, paper, measured, holds }] }
+        Findings {
+            cells,
+            statements: vec![Statement {
+                text,
+                paper,
+                measured,
+                verdict: holds.into(),
+                ..Statement::default()
+            }],
+        }
     }
 }
 

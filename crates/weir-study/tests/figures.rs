@@ -173,6 +173,42 @@ fn a_figure_that_is_stopped_says_which_cells_are_missing() {
     assert_eq!((third.continued, told.len()), (0, 2));
 }
 
+#[test]
+fn a_figure_over_time_draws_each_of_its_flows() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let make = |id: &str, quick| {
+        let plan = Plan { world: weir_world::SIM, quick, seed: 1, ..plan(None) };
+        let options = Options::new(folder.path().join(id), RunOptions::new(&stop));
+        figure::run(figure::find(id).unwrap().as_ref(), &plan, &options).unwrap()
+    };
+    // Two flows of one run, at 5 Mbit/s.
+    let shared = make("fq/5", true);
+    let flows: Vec<_> = shared.rows.iter().map(|cell| cell.place.on("flow")).collect();
+    assert_eq!(flows, ["delay-based", "Cubic"]);
+    let sum: f64 = shared.rows.iter().filter_map(|cell| cell.measured).sum();
+    assert!((4.7..5.01).contains(&sum), "{sum}");
+    assert_eq!(shared.html.matches("role=\"img\"").count(), 2);
+    for flow in flows {
+        assert!(shared.html.contains(&format!("<figcaption>{flow}</figcaption>")), "{flow}");
+        assert!(shared.html.contains(&format!("\n{flow}: mean ")), "{flow}");
+    }
+    // The samples are drawn, and not in the JSON.
+    let json = std::fs::read_to_string(folder.path().join("fq/5/figure.json")).unwrap();
+    assert!(json.contains("rtt_max_ms") && json.len() < 5000, "{json}");
+    assert!(shared.statements.is_empty());
+
+    // The paper's figure 2: a full queue is 100 packets of 1.21 ms, and one is being sent.
+    let alone = make("fq/2", false);
+    assert!(
+        (130.0..10.0 + 102.0 * 1.2112).contains(&alone.rows[0].more["rtt_max_ms"]),
+        "{:?}",
+        alone.rows[0].more
+    );
+    assert_eq!(alone.statements.len(), 2);
+    assert!(alone.statements.iter().all(|statement| statement.holds()), "{:?}", alone.statements);
+}
+
 fn name_of(queue: &str) -> String {
     format!("{queue}, run 0")
 }

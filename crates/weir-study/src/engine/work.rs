@@ -98,8 +98,9 @@ fn find_missing<S: Study>(study: &S, store: &Store, retry_failed: bool) -> (Vec<
     (todo, made)
 }
 
-#[allow(clippy::disallowed_methods, reason = "progress is shown in wall-clock time")]
-fn now() -> Instant {
+/// The wall clock.
+#[allow(clippy::disallowed_methods, reason = "progress and run times are shown in wall-clock time")]
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 

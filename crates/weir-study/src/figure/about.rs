@@ -62,6 +62,8 @@ pub enum Plot {
         /// The difference that counts as agreement, in the unit of the values.
         tolerance: f64,
     },
+    /// Throughput and round trip over time: a chart for each cell that has [`Cell::over_time`](super::Cell::over_time).
+    Time,
 }
 
 /// A setting that a figure can be made in.

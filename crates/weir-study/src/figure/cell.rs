@@ -6,6 +6,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::{About, mean};
+use weir_report::result::RunResult;
 
 /// One cell of a figure.
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +27,9 @@ pub struct Cell {
     pub more: BTreeMap<&'static str, f64>,
     /// What a reader must know of this cell: unfinished flows, failed runs.
     pub notes: Vec<String>,
+    /// What [`Plot::Time`](super::Plot::Time) draws of it: a run with its samples, and with this cell's flows only.
+    #[serde(skip)]
+    pub over_time: Option<RunResult>,
     /// Whether the value is a bound, because some flows were cut off at the timeout.
     #[serde(skip)]
     pub is_bound: bool,
@@ -42,6 +46,7 @@ impl Cell {
             runs: Vec::new(),
             more: BTreeMap::new(),
             notes: Vec::new(),
+            over_time: None,
             is_bound: false,
         }
     }

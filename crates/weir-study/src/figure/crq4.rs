@@ -163,6 +163,7 @@ fn statement(cell: &Cell) -> Option<Statement> {
         text: format!("{} at {}, stands as {says}", cell.place.row(), cell.place.column().join(", ")),
         paper: says.clone(),
         measured: format!("score {measured:.0}"),
-        holds,
+        verdict: holds.into(),
+        ..Statement::default()
     })
 }

@@ -255,7 +255,8 @@ fn statements(cells: &[Cell]) -> Vec<Statement> {
                 text: text.to_owned(),
                 paper: paper.to_owned(),
                 measured: list.join(" "),
-                holds: measured.into_iter().all(holds),
+                verdict: measured.into_iter().all(holds).into(),
+                ..Statement::default()
             });
         }
     };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use weir_core::{Duration, Rate};
+use weir_core::{Duration, Rate, wilson};
 
 use super::setting::{FlowKind, scaled, scenario};
 use super::{About, Cell, Figure, Findings, Job, Place, Plan, Statement, mean};
@@ -213,8 +213,10 @@ impl Accuracy {
                 },
                 paper: format!("{} %", self.overall),
                 measured: format!("{accuracy:.2} % of {} runs", tally.runs),
-                holds: accuracy >= self.overall - if detector.is_papers { TOLERANCE } else { 0.0 }
-                    && (!detector.is_papers || accuracy <= self.overall + TOLERANCE),
+                verdict: (accuracy >= self.overall - if detector.is_papers { TOLERANCE } else { 0.0 }
+                    && (!detector.is_papers || accuracy <= self.overall + TOLERANCE))
+                    .into(),
+                ..Statement::default()
             });
         }
         if let (Some(published), Some(trains)) = (of("published"), of("trains")) {
@@ -223,14 +225,16 @@ impl Accuracy {
                 text: "trains: median time to the verdict, at most half of published's".to_owned(),
                 paper: format!("{theirs:.3} s here"),
                 measured: format!("{ours:.3} s"),
-                holds: ours <= theirs / 2.0,
+                verdict: (ours <= theirs / 2.0).into(),
+                ..Statement::default()
             });
             let (theirs, ours) = (published.mean_lost(), trains.mean_lost());
             statements.push(Statement {
                 text: "trains: packets lost until then, in the mean at most a twentieth".to_owned(),
                 paper: format!("{theirs:.1} here"),
                 measured: format!("{ours:.1}"),
-                holds: ours <= theirs / 20.0,
+                verdict: (ours <= theirs / 20.0).into(),
+                ..Statement::default()
             });
         }
         statements
@@ -274,11 +278,8 @@ impl Tally {
 
     /// Half the width of Wilson's interval of the accuracy at 95 %, in points.
     fn ci95(&self) -> f64 {
-        const Z: f64 = 1.96;
-        let runs = f64::from(self.runs.max(1));
-        let share = f64::from(self.right) / runs;
-        let spread = (share * (1.0 - share) / runs + Z * Z / (4.0 * runs * runs)).sqrt();
-        100.0 * Z * spread / (1.0 + Z * Z / runs)
+        let (low, high) = wilson(self.right.into(), self.runs.into());
+        50.0 * (high - low)
     }
 
     fn median_s(&self) -> f64 {

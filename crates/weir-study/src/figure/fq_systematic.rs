@@ -1,6 +1,8 @@
 //! The systematic evaluation of the fair-queuing paper: what a flow alone gets from 125 fair-queued links, and how long
 //! its packets travel.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use weir_core::{Duration, Rate};
 
@@ -14,6 +16,8 @@ const SETTING: &str = include_str!("../../figures/fq/systematic/figure.toml");
 
 /// How near a mean must be to the paper's.
 const TOLERANCE: f64 = 0.15;
+/// What a frame has beside its IP packet.
+const ETHERNET: u64 = 14;
 
 /// The figure's file.
 #[derive(Clone, Debug, Deserialize)]
@@ -28,7 +32,7 @@ pub(super) struct Systematic {
     system: Vec<System>,
 }
 
-/// What sends in a variant, and what the paper has of it.
+/// What sends in a variant, and what is said of it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct System {
@@ -38,8 +42,29 @@ struct System {
     /// Of fair queuing, if it looks for it.
     #[serde(default)]
     detector: String,
+    /// The paper's means over all links; none of what the paper does not have.
+    paper: Option<Means>,
+    /// What it is to keep: the least throughput, the longest round trip and the largest loss.
+    bounds: Option<Means>,
+}
+
+/// Means over all links.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Means {
+    /// Mbit/s of IP packets, those that come twice included, as the paper counts.
     throughput: f64,
+    /// Milliseconds.
     rtt: f64,
+    /// Percent of packets; the paper does not give it.
+    loss: Option<f64>,
+}
+
+/// What one of [`Means`] came to in each run.
+struct Measured {
+    name: &'static str,
+    unit: &'static str,
+    runs: Vec<f64>,
 }
 
 /// A link.
@@ -123,41 +148,109 @@ impl Figure for Systematic {
     }
 
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
+        let by_name: BTreeMap<&str, &Result<RunResult, String>> =
+            jobs.iter().map(|job| job.name.as_str()).zip(results).collect();
         let mut cells = Vec::new();
-        let (mut rtts, mut losses) = (Vec::new(), Vec::new());
+        let mut measured: [Vec<Vec<f64>>; 3] =
+            std::array::from_fn(|_| vec![Vec::new(); self.runs(plan) as usize]);
         for link in self.links() {
             let labels = link.labels();
             let at = Place::new(&self.about, labels.each_ref().map(String::as_str));
             let mut cell = Cell::at(at);
+            let mut of_cell: [Vec<f64>; 3] = Default::default();
             for run in 0..self.runs(plan) {
-                let name = job_name(link, run);
-                match jobs.iter().position(|job| job.name == name).map(|index| &results[index]) {
+                match by_name.get(job_name(link, run).as_str()) {
                     Some(Ok(result)) => {
                         // Of both sub-flows, if there are two.
                         let bytes: u64 = result.flows.iter().map(|flow| flow.received_bytes).sum();
                         cell.runs.push(bytes as f64 * 8.0 / self.duration.as_secs_f64() / 1e6);
-                        losses.extend(loss(result));
-                        rtts.extend(rtt(result));
+                        let values = [self.throughput(result), rtt(result), loss(result)];
+                        for ((all, of_cell), value) in measured.iter_mut().zip(&mut of_cell).zip(values) {
+                            all[run as usize].extend(value);
+                            of_cell.extend(value);
+                        }
                     }
                     Some(Err(error)) => cell.notes.push(format!("run {run}: {error}")),
                     None => continue,
                 }
             }
+            let keys = ["throughput_mbps", "rtt_ms", "loss_percent"];
+            let means = keys.into_iter().zip(of_cell.iter().map(|values| mean(values)));
+            cell.more = means.filter_map(|(key, value)| Some((key, value?))).collect();
             if !(cell.runs.is_empty() && cell.notes.is_empty()) {
                 cells.push(cell.averaged());
             }
         }
-        let goodput: Vec<f64> = cells.iter().filter_map(|cell| cell.measured).collect();
-        // The paper's means are over all links, at full rate.
-        let whole = !plan.quick && goodput.len() == self.links().count();
-        let means = mean(&goodput).zip(mean(&rtts)).zip(mean(&losses)).filter(|_| whole);
-        let system = self.system(plan);
-        let statements = means.map_or_else(Vec::new, |((goodput, rtt), loss)| {
-            let mut rtt = statement("Mean round trip over all links", "ms", system.rtt, rtt);
-            rtt.measured += &format!("; {loss:.2} % of packets lost");
-            vec![statement("Mean throughput over all links", "Mbit/s", system.throughput, goodput), rtt]
-        });
+        // What is said is of all links, at full rate.
+        let links = self.links().count();
+        let is_whole = !plan.quick && measured[0].iter().all(|run| run.len() == links);
+        let statements = if is_whole { self.statements(plan, &measured) } else { Vec::new() };
         Findings { cells, statements }
+    }
+}
+
+impl Systematic {
+    /// What is said of a system, beside the means over all links of each run: throughput, round trip and loss.
+    fn statements(&self, plan: &Plan, measured: &[Vec<Vec<f64>>; 3]) -> Vec<Statement> {
+        let system = self.system(plan);
+        let words = [("throughput", "Mbit/s"), ("round trip", "ms"), ("loss", "%")];
+        let of = |means: &Means| [Some(means.throughput), Some(means.rtt), means.loss];
+        let runs = |index: usize| measured[index].iter().filter_map(|run| mean(run)).collect();
+        let measured = words.into_iter().enumerate();
+        let measured: Vec<_> =
+            measured.map(|(index, (name, unit))| Measured { name, unit, runs: runs(index) }).collect();
+        let said = |means: &Option<Means>| means.as_ref().map(of).unwrap_or_default();
+        let papers = measured.iter().zip(said(&system.paper)).filter_map(|(it, paper)| it.near(paper?));
+        let bounds = measured.iter().zip(said(&system.bounds)).enumerate();
+        let bounds = bounds.filter_map(|(index, (it, bound))| it.within(bound?, index == 0));
+        papers.chain(bounds).collect()
+    }
+
+    /// In Mbit/s of IP packets that left the bottleneck, until the last of them did.
+    fn throughput(&self, result: &RunResult) -> Option<f64> {
+        let queue = result.queues.first()?;
+        let bytes = queue.departed_bytes - ETHERNET * queue.departed;
+        Some(bytes as f64 * 8.0 / result.series.end_s.max(self.duration.as_secs_f64()) / 1e6)
+    }
+}
+
+impl Measured {
+    /// Beside a mean that the paper gives.
+    fn near(&self, paper: f64) -> Option<Statement> {
+        let value = mean(&self.runs)?;
+        let Self { name, unit, .. } = self;
+        Some(Statement {
+            text: format!("Mean {name} over all links, within {:.0} %", TOLERANCE * 100.0),
+            paper: format!("{paper} {unit}"),
+            measured: self.words(value),
+            verdict: ((value / paper - 1.0).abs() <= TOLERANCE).into(),
+            ..Statement::default()
+        })
+    }
+
+    /// Beside a bound, of which more or less is better.
+    fn within(&self, bound: f64, more_is_better: bool) -> Option<Statement> {
+        let value = mean(&self.runs)?;
+        let Self { name, unit, .. } = self;
+        let side = if more_is_better { "least" } else { "most" };
+        Some(Statement {
+            text: format!("Mean {name} over all links: at {side} {bound} {unit}"),
+            paper: "nothing of it".to_owned(),
+            measured: self.words(value),
+            verdict: if more_is_better { value >= bound } else { value <= bound }.into(),
+            ..Statement::default()
+        })
+    }
+
+    fn words(&self, value: f64) -> String {
+        let unit = self.unit;
+        let ends = self.runs.iter().copied().reduce(f64::min).zip(self.runs.iter().copied().reduce(f64::max));
+        match ends {
+            Some((least, most)) if self.runs.len() > 1 => {
+                format!("{value:.2} {unit}; {least:.2} to {most:.2} in {} runs", self.runs.len())
+            }
+            _ => format!("{value:.2} {unit}"),
+        }
     }
 }
 
@@ -176,13 +269,4 @@ fn loss(result: &RunResult) -> Option<f64> {
     let dropped = (queue.dropped + queue.overflowed) as f64;
     let offered = queue.departed as f64 + dropped;
     (offered > 0.0).then(|| 100.0 * dropped / offered)
-}
-
-fn statement(text: &str, unit: &str, paper: f64, measured: f64) -> Statement {
-    Statement {
-        text: format!("{text}, within {:.0} %", TOLERANCE * 100.0),
-        paper: format!("{paper} {unit}"),
-        measured: format!("{measured:.1} {unit}"),
-        holds: (measured / paper - 1.0).abs() <= TOLERANCE,
-    }
 }

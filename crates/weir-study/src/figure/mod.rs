@@ -9,10 +9,13 @@ mod cell;
 mod crq4;
 mod crq5;
 mod fq_accuracy;
+mod fq_over_time;
 mod fq_systematic;
+mod made;
 mod page;
 mod run;
 mod setting;
+mod statement;
 mod table;
 
 use serde::Serialize;
@@ -24,7 +27,9 @@ use weir_world::World;
 
 pub use about::{About, Plot, Value, Variant};
 pub use cell::{Cell, Place};
+pub use made::{Outline, made};
 pub use run::{FigureError, run};
+pub use statement::{Cause, Statement, Verdict};
 
 /// A figure of a paper.
 pub trait Figure: Sync {
@@ -34,7 +39,8 @@ pub trait Figure: Sync {
     /// The runs that it takes. Cells that share a run share its scenario.
     fn jobs(&self, plan: &Plan) -> Vec<Job>;
 
-    /// What the runs come to: one result per job, in the same order, or why it failed.
+    /// What the runs come to: one result per job, in the same order, or why it failed. Samples over time are with them
+    /// if the plot is [`Plot::Time`].
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings;
 }
 
@@ -83,8 +89,13 @@ pub struct FigureResult {
     #[serde(skip)]
     pub damaged: usize,
     /// Runs without result.
-    #[serde(skip)]
     pub missing: usize,
+    /// The version that made it.
+    pub version: &'static str,
+    /// How long that took, in seconds on the wall clock; without runs of an earlier command.
+    pub took_s: f64,
+    /// What its runs are made of, as a checksum: build, world, kernel, scenarios, seeds, run numbers.
+    pub made_of: String,
     /// One per cell.
     pub rows: Vec<Cell>,
     /// What the paper says, and whether it held here.
@@ -99,27 +110,13 @@ pub struct FigureResult {
     pub html: String,
 }
 
-/// A sentence of the paper put to the test.
-#[derive(Clone, Debug, Serialize)]
-pub struct Statement {
-    /// The sentence, in our words.
-    pub text: String,
-    /// What the paper has.
-    pub paper: String,
-    /// What was measured here.
-    pub measured: String,
-    /// Whether it holds here.
-    pub holds: bool,
-}
-
 /// All figures: a line for each.
 pub fn all() -> Vec<Box<dyn Figure>> {
-    vec![
-        Box::new(crq4::Crq4::load()),
-        Box::new(crq5::Crq5::load()),
-        Box::new(fq_accuracy::Accuracy::load()),
-        Box::new(fq_systematic::Systematic::load()),
-    ]
+    let mut all: Vec<Box<dyn Figure>> = vec![Box::new(crq4::Crq4::load()), Box::new(crq5::Crq5::load())];
+    all.extend(fq_over_time::load().map(|figure| Box::new(figure) as Box<dyn Figure>));
+    all.push(Box::new(fq_accuracy::Accuracy::load()));
+    all.push(Box::new(fq_systematic::Systematic::load()));
+    all
 }
 
 /// The figure called `id`.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::cell::Grid;
-use super::{About, Cell, FigureResult, Plot};
+use super::{About, Cause, Cell, FigureResult, Plot, Statement, Verdict};
 use weir_report::page::{self, StripColumn, StripPanel};
 
 /// The page of a figure.
@@ -11,6 +11,7 @@ pub(super) fn html(about: &About, result: &FigureResult) -> String {
     let plot = match &about.plot {
         Plot::Points { y, from, to } => points(result, y, (*from, *to)),
         Plot::Heat { tolerance } => heat(result, *tolerance),
+        Plot::Time => over_time(result),
     };
     whole(&about.title, &about.paper, result, &plot)
 }
@@ -53,28 +54,31 @@ fn heat(result: &FigureResult, tolerance: f64) -> String {
     page::heat_table(&rows, &columns, &table(|cell| cell.measured), &table(|cell| cell.paper), tolerance)
 }
 
+/// A chart for each cell that has a run to show.
+fn over_time(result: &FigureResult) -> String {
+    let drawn = result.rows.iter().filter_map(|cell| {
+        Some((cell.place.labels().collect::<Vec<_>>().join(", "), cell.over_time.as_ref()?))
+    });
+    let drawn: Vec<_> = drawn.collect();
+    page::over_time(&drawn.iter().map(|(label, run)| (label.as_str(), *run)).collect::<Vec<_>>())
+}
+
 fn whole(title: &str, paper: &str, result: &FigureResult, plot: &str) -> String {
     let escape = page::escape;
     let scale = if result.quick { ", a tenth of the rate and of the bytes" } else { "" };
     let mut body = format!(
-        "<header><h1>{}</h1><p class=\"subtitle\">{}. Variant {}{scale}; world {}, seed {}, weir {}.</p></header>\n{plot}",
+        "<header><h1>{}</h1><p class=\"subtitle\">{}. Variant {}{scale}; world {}, seed {}, {:.1} s of run time, weir {}.</p></header>\n{plot}",
         escape(title),
         escape(paper),
         escape(&result.variant),
         escape(&result.world),
         result.seed,
-        env!("CARGO_PKG_VERSION"),
+        result.took_s,
+        result.version,
     );
     body.push_str("<section><h2>What the paper says, put to the test</h2><div class=\"scroll\"><table><thead><tr><th>statement</th><th>paper</th><th>measured</th><th></th></tr></thead><tbody>");
     for statement in &result.statements {
-        let _ = write!(
-            body,
-            "<tr><td style=\"text-align:left;white-space:normal\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&statement.text),
-            escape(&statement.paper),
-            escape(&statement.measured),
-            if statement.holds { "\u{2713} holds" } else { "\u{2717} does not hold" }
-        );
+        body.push_str(&row(statement));
     }
     body.push_str("</tbody></table></div></section>");
     let notes: Vec<String> = result
@@ -94,4 +98,30 @@ fn whole(title: &str, paper: &str, result: &FigureResult, plot: &str) -> String 
         body.push_str("</ul></section>");
     }
     page::page(title, &body)
+}
+
+/// A statement with its verdict; the cause below it, if it has one.
+fn row(statement: &Statement) -> String {
+    let escape = page::escape;
+    let verdict = |verdict: Verdict| format!("{} {}", verdict.sign(), verdict.words());
+    let paper = match &statement.at {
+        Some(at) => format!("{} ({at})", statement.paper),
+        None => statement.paper.clone(),
+    };
+    let cause = statement.cause.as_ref().map_or_else(String::new, |cause| {
+        let Cause { text, measured, .. } = cause;
+        format!(
+            "<br><small>Cause: {}: {}, {}</small>",
+            escape(text),
+            escape(measured),
+            verdict(cause.verdict)
+        )
+    });
+    format!(
+        "<tr><td style=\"text-align:left;white-space:normal\">{}{cause}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        escape(&statement.text),
+        escape(&paper),
+        escape(&statement.measured),
+        verdict(statement.verdict)
+    )
 }

@@ -1,11 +1,15 @@
 //! Makes a figure: its jobs as a batch, then the table, the statements and the page.
 
+use std::borrow::Cow;
+use std::path::Path;
+
 use thiserror::Error;
 
-use super::{Figure, FigureResult, Findings, Plan, page, table};
+use super::{Figure, FigureResult, Findings, Plan, Plot, page, table};
 use crate::batch;
-use crate::engine::{Options, StudyError};
+use crate::engine::{self, Job, Options, StudyError};
 use weir_report::output;
+use weir_report::result::RunResult;
 
 /// A figure that could not be made.
 #[derive(Debug, Error)]
@@ -69,8 +73,14 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &Options) -> Result<Figure
     if jobs.is_empty() {
         return Err(FigureError::Nothing(plan.only.clone().unwrap_or_default()));
     }
+    let made_of = batch::made_of(&jobs, plan.world, options)?;
+    let began = engine::now();
     let batch = batch::run(&jobs, plan.world, options)?;
-    let Findings { cells, statements } = figure.reduce(plan, &jobs, &batch.results);
+    let results = match about.plot {
+        Plot::Time => Cow::Owned(with_samples(&jobs, &batch.results, &options.out)),
+        Plot::Points { .. } | Plot::Heat { .. } => Cow::Borrowed(&batch.results),
+    };
+    let Findings { cells, statements } = figure.reduce(plan, &jobs, &results);
     let mut result = FigureResult {
         figure: about.id.clone(),
         world: plan.world.name().to_owned(),
@@ -80,6 +90,9 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &Options) -> Result<Figure
         continued: batch.continued,
         damaged: batch.damaged,
         missing: batch.missing,
+        version: env!("CARGO_PKG_VERSION"),
+        took_s: engine::now().saturating_duration_since(began).as_secs_f64(),
+        made_of,
         rows: cells,
         statements,
         warnings: batch::warnings(&jobs, &batch.results),
@@ -94,4 +107,13 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &Options) -> Result<Figure
     output::write_together(&options.out, &texts).map_err(StudyError::from)?;
     batch.close()?;
     Ok(result)
+}
+
+/// The results with their samples over time, which are in the runs' folders only.
+fn with_samples(
+    jobs: &[Job],
+    results: &[Result<RunResult, String>],
+    out: &Path,
+) -> Vec<Result<RunResult, String>> {
+    jobs.iter().zip(results).map(|(job, result)| batch::whole(out, job, result)).collect()
 }

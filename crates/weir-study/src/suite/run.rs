@@ -6,8 +6,6 @@ use super::{Plan, Row, Suite, SuiteError, page, table};
 use crate::batch;
 use crate::engine::{Options, StudyError};
 use weir_report::output;
-use weir_report::read;
-use weir_report::result::RunResult;
 
 /// A suite, run.
 #[derive(Clone, Debug, Serialize)]
@@ -47,10 +45,7 @@ pub fn run(suite: &Suite, plan: &Plan, options: &Options) -> Result<SuiteResult,
     let batch = batch::run(&jobs, plan.world, options)?;
     let rows = planned.iter().zip(&batch.results).map(|((index, qdisc, job), result)| {
         let entry = &suite.about.entries[*index];
-        // Samples over time are in the run's files only.
-        let whole =
-            |_: &RunResult| read::read(&batch::folder(&options.out, job)).map_err(|error| error.to_string());
-        match result.as_ref().map_err(Clone::clone).and_then(whole) {
+        match batch::whole(&options.out, job, result) {
             Ok(result) => Row::measure(&entry.section, &entry.title, qdisc, &result, entry.from_s),
             Err(why) => Row::failed(&entry.section, &entry.title, qdisc, why),
         }

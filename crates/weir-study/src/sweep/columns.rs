@@ -1,6 +1,7 @@
 //! The columns of a sweep's table: cell and keys, then what the flow or the workload came to, then the link.
 
-use super::record::{Link, Measured};
+use super::means::ratio;
+use super::record::{Link, Measured, Queue};
 use super::values::{Datum, Quantity};
 use super::{ColumnMeta, Sweep};
 use weir_report::result::{FlowResult, WorkloadResult};
@@ -67,6 +68,16 @@ const FLOW: &[Measure<FlowResult>] = &[
     Measure("goodput_bps", Kind::Number, "the same over the flow's life", |flow| {
         number(Some(flow.goodput_bps))
     }),
+    Measure("throughput_bps", Kind::Number, "wire bits per second that left the queue", |flow| {
+        number(Some(flow.throughput_bps))
+    }),
+    Measure("sojourn_mean_ms", Kind::Number, "mean sojourn time of the flow's packets", |flow| {
+        number(flow.sojourn_mean_ms)
+    }),
+    Measure("sojourn_p50_ms", Kind::Number, "median of the same", |flow| number(flow.sojourn_p50_ms)),
+    Measure("sojourn_p99_ms", Kind::Number, "99th percentile of the same", |flow| {
+        number(flow.sojourn_p99_ms)
+    }),
     Measure("rtt_p50_ms", Kind::Number, "median of the sender's smoothed round-trip time", |flow| {
         number(flow.rtt_p50_ms)
     }),
@@ -76,6 +87,9 @@ const FLOW: &[Measure<FlowResult>] = &[
     }),
     Measure("dropped_packets", Kind::Integer, "of these dropped", |flow| count(flow.dropped)),
     Measure("marked_packets", Kind::Integer, "of these marked CE", |flow| count(flow.marked)),
+    Measure("mark_ratio", Kind::Number, "packets marked over packets offered", |flow| {
+        number(ratio(flow.marked, flow.packets))
+    }),
     Measure("responsive_time", Kind::Number, "share of time in which the flow stood as responsive", |flow| {
         number(Some(flow.responsive_time))
     }),
@@ -94,6 +108,11 @@ const SHARED: &[(&str, OfWorkload)] = &[
     ("controller", |workload| text(&workload.controller)),
     ("received_bytes", |workload| count(workload.received_bytes)),
     ("goodput_bps", |workload| number(Some(workload.goodput_bps))),
+    ("throughput_bps", |workload| number(Some(workload.throughput_bps))),
+    ("sojourn_mean_ms", |workload| number(workload.sojourn_mean_ms)),
+    ("sojourn_p50_ms", |workload| number(workload.sojourn_p50_ms)),
+    ("sojourn_p99_ms", |workload| number(workload.sojourn_p99_ms)),
+    ("mark_ratio", |workload| number(ratio(workload.marked, workload.packets))),
     ("offered_packets", |workload| count(workload.packets)),
     ("dropped_packets", |workload| count(workload.dropped)),
     ("marked_packets", |workload| count(workload.marked)),
@@ -139,6 +158,12 @@ const LINK: &[Measure<Link>] = &[
         |link| number(link.delay_p99_ms),
     ),
     Measure("queue_delay_max_ms", Kind::Number, "the longest", |link| number(link.delay_max_ms)),
+    Measure(
+        "queue_delay_over_target",
+        Kind::Number,
+        "the mean over what the discipline aims at: its target, or a threshold in time or BDP",
+        |link| number(link.delay_over_target),
+    ),
     Measure("link_departed_packets", Kind::Integer, "packets that left for the link", |link| {
         count(link.departed_packets)
     }),
@@ -158,6 +183,31 @@ const LINK: &[Measure<Link>] = &[
     ),
 ];
 
+/// Queues of the bottleneck that have columns: as many as any discipline has.
+const QUEUES: usize = 3;
+
+/// Of each queue, behind `queue_0_`, `queue_1_`...
+const QUEUE: &[Measure<Queue>] = &[
+    Measure("name", Kind::Text, "the queue's name", |queue| text(&queue.name)),
+    Measure("delay_mean_ms", Kind::Number, "mean sojourn time of what departed from it", |queue| {
+        number(queue.delay_mean_ms)
+    }),
+    Measure("delay_p50_ms", Kind::Number, "median of the same", |queue| number(queue.delay_p50_ms)),
+    Measure("delay_p99_ms", Kind::Number, "99th percentile of the same", |queue| number(queue.delay_p99_ms)),
+    Measure("departed_packets", Kind::Integer, "packets that left it for the link", |queue| {
+        count(queue.departed_packets)
+    }),
+    Measure("drop_ratio", Kind::Number, "packets dropped over packets offered", |queue| {
+        number(queue.drop_ratio)
+    }),
+    Measure("mark_ratio", Kind::Number, "packets marked over packets offered", |queue| {
+        number(queue.mark_ratio)
+    }),
+];
+
+const RELATIVE: (&str, &str) =
+    ("relative_throughput", "throughput over an equal share of the link's rate among all flows");
+const CLASS: (&str, &str) = ("class_ratio", "mean throughput of the [[flow]] over that of the first");
 const CELL: (&str, &str) = ("cell", "the cell's number, from 0");
 const FLOW_INDEX: (&str, &str) = ("flow_index", "the [[flow]] of the scenario, or the [[workload]], from 0");
 const RUN: (&str, &str) = ("run", "the number of the run");
@@ -173,8 +223,16 @@ pub(super) fn all(sweep: &Sweep) -> Vec<Column> {
     columns.extend(keys);
     columns.extend([new(RUN, Kind::Integer), new(FLOW_INDEX, Kind::Integer)]);
     columns.extend(FLOW.iter().map(|Measure(name, kind, meaning, _)| new((name, meaning), *kind)));
+    columns.extend([new(RELATIVE, Kind::Number), new(CLASS, Kind::Number)]);
     columns.extend(WORKLOAD.iter().map(|Measure(name, kind, meaning, _)| new((name, meaning), *kind)));
     columns.extend(LINK.iter().map(|Measure(name, kind, meaning, _)| new((name, meaning), *kind)));
+    for place in 0..QUEUES {
+        columns.extend(QUEUE.iter().map(|Measure(name, kind, meaning, _)| Column {
+            name: format!("queue_{place}_{name}"),
+            kind: *kind,
+            meaning,
+        }));
+    }
     columns.extend([new(WARNINGS, Kind::Text), new(ERROR, Kind::Text)]);
     columns
 }
@@ -206,11 +264,12 @@ enum Of<'a> {
 
 impl Of<'_> {
     /// The columns of flows and workloads.
-    fn data(&self) -> Vec<Datum> {
+    fn data(&self, measured: &Measured) -> Vec<Datum> {
         let none = Datum::Missing;
         match self {
             Self::Flow(index, flow) => std::iter::once(count(*index as u64))
                 .chain(FLOW.iter().map(|measure| measure.3(flow)))
+                .chain([number(measured.relative_throughput(flow)), number(measured.class_ratio(*index))])
                 .chain(WORKLOAD.iter().map(|_| none.clone()))
                 .collect(),
             Self::Workload(index, workload) => {
@@ -220,6 +279,7 @@ impl Of<'_> {
                         FLOW.iter()
                             .map(|measure| shared(measure.0).map_or(none.clone(), |(_, of)| of(workload))),
                     )
+                    .chain([none.clone(), none.clone()])
                     .chain(WORKLOAD.iter().map(|measure| measure.3(workload)))
                     .collect()
             }
@@ -232,8 +292,12 @@ pub(super) fn measured(sweep: &Sweep, cell: usize, measured: &Measured) -> Vec<V
     let head = head(sweep, cell);
     let row = |of: Of| {
         let mut row = head.clone();
-        row.extend(of.data());
+        row.extend(of.data(measured));
         row.extend(LINK.iter().map(|measure| measure.3(&measured.link)));
+        for place in 0..QUEUES {
+            let queue = measured.queues.get(place);
+            row.extend(QUEUE.iter().map(|measure| queue.map_or(Datum::Missing, measure.3)));
+        }
         let warnings = &measured.warnings;
         row.push(if warnings.is_empty() { Datum::Missing } else { Datum::Text(warnings.join("; ")) });
         let error = match of {
@@ -251,7 +315,8 @@ pub(super) fn measured(sweep: &Sweep, cell: usize, measured: &Measured) -> Vec<V
 /// The row of a cell that failed: nothing is measured, of no flow.
 pub(super) fn failed(sweep: &Sweep, cell: usize, error: &str) -> Vec<Datum> {
     let mut row = head(sweep, cell);
-    row.extend(std::iter::repeat_n(Datum::Missing, 1 + FLOW.len() + WORKLOAD.len() + LINK.len() + 1));
+    let columns = 1 + FLOW.len() + 2 + WORKLOAD.len() + LINK.len() + QUEUES * QUEUE.len() + 1;
+    row.extend(std::iter::repeat_n(Datum::Missing, columns));
     row.push(text(error));
     row
 }

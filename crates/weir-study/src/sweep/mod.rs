@@ -6,6 +6,7 @@
 
 mod columns;
 mod file;
+mod means;
 mod page;
 mod parquet;
 mod plan;
@@ -25,9 +26,10 @@ use weir_report::output::OutputError;
 use weir_scenario::toml_file::FileError;
 use weir_scenario::with_nearest_key;
 
+pub use crate::stats::Spread;
 pub use plan::Sweep;
 pub use run::run;
-pub use summary::{FlowSummary, Spread, Summary};
+pub use summary::{FlowSummary, Summary};
 
 /// Cells that a sweep has at most by default.
 pub const MOST_CELLS: u64 = 1_000_000;

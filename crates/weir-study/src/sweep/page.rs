@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::summary::{FLOWS, Spread, Summary, flow_names, identical};
-use super::{Sweep, SweepResult};
+use super::summary::{FLOWS, Summary, flow_names, identical};
+use super::{Spread, Sweep, SweepResult};
 use weir_report::page::{self, MOST_LINES, Positions, SpreadLine, SpreadPoint, escape};
 
 const MBIT: &str = "Mbit/s";
@@ -96,6 +96,7 @@ fn scaled(spread: Option<Spread>, by: f64) -> Option<Spread> {
     spread.map(|spread| Spread {
         mean: spread.mean * by,
         deviation: spread.deviation * by,
+        ci95: spread.ci95 * by,
         min: spread.min * by,
         max: spread.max * by,
         ..spread

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::Sweep;
+use super::means::{self, Mean, Number};
 use super::record::{Link, Measured};
+use crate::stats::Spread;
 use weir_report::result::FlowResult;
 use weir_report::summary::{render, table as plain_table};
 
@@ -11,21 +13,6 @@ use weir_report::summary::{render, table as plain_table};
 const ROWS: usize = 60;
 /// Flows that have a column each; of more only the sum is shown.
 pub(super) const FLOWS: usize = 4;
-
-/// What a number is over several runs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spread {
-    /// In how many runs it could be measured.
-    pub runs: usize,
-    /// The mean.
-    pub mean: f64,
-    /// The standard deviation over the runs, with one degree of freedom less than runs; 0 for one run.
-    pub deviation: f64,
-    /// The smallest.
-    pub min: f64,
-    /// The largest.
-    pub max: f64,
-}
 
 /// One `[[flow]]` of a combination.
 #[derive(Clone, Debug, Serialize)]
@@ -60,26 +47,13 @@ pub struct Summary {
     pub link_utilisation: Option<Spread>,
     /// Jain's index of the flows' goodput.
     pub jain_index: Option<Spread>,
+    /// All that `means.csv` has of it.
+    #[serde(skip)]
+    pub(super) means: Vec<Mean>,
     /// Cells that failed.
     pub failed_cells: usize,
     /// Whether there were several runs and all measured the same: nothing in the combination is random.
     pub identical_runs: bool,
-}
-
-impl Spread {
-    /// Over `values`; none if there are none.
-    pub fn of(values: &[f64]) -> Option<Self> {
-        let count = values.len() as f64;
-        let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)?;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        Some(Self {
-            runs: values.len(),
-            mean,
-            deviation: if values.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 },
-            min: values.iter().copied().fold(f64::INFINITY, f64::min),
-            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        })
-    }
 }
 
 /// Adds up the cells of one combination after the other.
@@ -95,6 +69,7 @@ pub(super) struct Books<'a> {
 
 /// What is kept of a cell until its combination is complete.
 struct Run {
+    numbers: Vec<Number>,
     flows: Vec<Flow>,
     link: Link,
     goodput_bps: f64,
@@ -103,7 +78,8 @@ struct Run {
 /// A `[[flow]]` in one run.
 struct Flow {
     name: String,
-    goodput_bps: f64,
+    /// None of a `[[flow]]` of no flow.
+    goodput_bps: Option<f64>,
     rtt_p50_ms: Option<f64>,
     fct_s: Option<f64>,
 }
@@ -131,12 +107,13 @@ impl Run {
             let times = all(|flow| flow.fct_s);
             Flow {
                 name: name.to_owned(),
-                goodput_bps: mean(&all(|flow| Some(flow.goodput_bps))).unwrap_or(0.0),
+                goodput_bps: mean(&all(|flow| Some(flow.goodput_bps))),
                 rtt_p50_ms: mean(&all(|flow| flow.rtt_p50_ms)),
                 fct_s: mean(&times).filter(|_| times.len() == alike.len()),
             }
         };
         Self {
+            numbers: means::numbers(measured),
             flows: (0..groups).map(flow).collect(),
             link: measured.link,
             goodput_bps: measured.flows.iter().map(|flow| flow.goodput_bps).sum(),
@@ -168,11 +145,12 @@ impl<'a> Books<'a> {
         let spread = |value: &dyn Fn(&Run) -> Option<f64>| {
             Spread::of(&runs.iter().filter_map(value).collect::<Vec<_>>())
         };
+        let numbers: Vec<Vec<Number>> = runs.iter().map(|run| run.numbers.clone()).collect();
         let flow = |index: usize| {
             let of = |value: fn(&Flow) -> Option<f64>| spread(&|run| run.flows.get(index).and_then(value));
             FlowSummary {
                 flow: runs[0].flows[index].name.clone(),
-                goodput_bps: of(|flow| Some(flow.goodput_bps)),
+                goodput_bps: of(|flow| flow.goodput_bps),
                 rtt_p50_ms: of(|flow| flow.rtt_p50_ms),
                 fct_s: of(|flow| flow.fct_s),
             }
@@ -186,6 +164,7 @@ impl<'a> Books<'a> {
             queue_delay_p99_ms: spread(&|run| run.link.delay_p99_ms),
             link_utilisation: spread(&|run| run.link.utilisation),
             jain_index: spread(&|run| run.link.jain),
+            means: means::over(&numbers),
             failed_cells: std::mem::take(&mut self.failed),
             identical_runs: runs.len() > 1 && self.alike + 1 == runs.len(),
         });
@@ -217,21 +196,22 @@ pub(super) fn identical(summaries: &[Summary]) -> Option<&'static str> {
 pub(super) fn flow_names(summaries: &[Summary]) -> Vec<String> {
     let most = summaries.iter().map(|summary| summary.flows.len()).max().unwrap_or(0);
     let name = |index: usize| {
-        let mut names =
-            summaries.iter().filter_map(|summary| summary.flows.get(index)).map(|flow| flow.flow.as_str());
+        // Where it has no flow it has no name.
+        let flows = summaries.iter().filter_map(|summary| summary.flows.get(index));
+        let mut names = flows.map(|flow| flow.flow.as_str()).filter(|name| !name.is_empty());
         let first = names.next().unwrap_or_default();
         if names.all(|name| name == first) { first.to_owned() } else { format!("flow {index}") }
     };
     (0..most).map(name).collect()
 }
 
-/// A mean, and the deviation where there were several runs.
+/// A mean, and half its confidence interval where there were several runs.
 pub(super) fn written(spread: Option<Spread>, scale: f64, unit: &str) -> String {
     match spread {
         None => "-".to_owned(),
         Some(Spread { runs: 1, mean, .. }) => format!("{:.2} {unit}", mean * scale),
-        Some(Spread { mean, deviation, .. }) => {
-            format!("{:.2} \u{b1} {:.2} {unit}", mean * scale, deviation * scale)
+        Some(Spread { mean, ci95, .. }) => {
+            format!("{:.2} \u{b1} {:.2} {unit}", mean * scale, ci95 * scale)
         }
     }
 }
@@ -279,25 +259,12 @@ pub(super) fn table(sweep: &Sweep, summaries: &[Summary]) -> String {
     }
     if sweep.repeat() > 1 {
         if !summaries.iter().all(|summary| summary.identical_runs) {
-            text += &format!("\nMeans over {} runs, \u{b1} standard deviation.", sweep.repeat());
+            text +=
+                &format!("\nMeans over {} runs, \u{b1} half the 95 % confidence interval.", sweep.repeat());
         }
         if let Some(identical) = identical(summaries) {
             text += &format!("\n{identical}");
         }
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Spread;
-
-    #[test]
-    fn spreads_are_those_of_samples() {
-        let spread = Spread::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
-        assert_eq!((spread.mean, spread.min, spread.max, spread.runs), (5.0, 2.0, 9.0, 8));
-        assert!((spread.deviation - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
-        assert_eq!(Spread::of(&[3.0]).unwrap().deviation, 0.0);
-        assert_eq!(Spread::of(&[]), None);
-    }
 }

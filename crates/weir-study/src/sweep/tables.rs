@@ -6,9 +6,10 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::means::{COLUMNS, Mean};
 use super::parquet::Parquet;
 use super::record::Measured;
-use super::summary::{self, Books};
+use super::summary::{self, Books, Summary};
 use super::values::Datum;
 use super::{FailedCell, Sweep, SweepError, SweepMeta, SweepResult, columns, page};
 use crate::engine::{Kept, Made, Outcome, Store};
@@ -85,6 +86,7 @@ pub(super) fn write(
         scenario: serde_json::to_value(&scenario).expect("a scenario is plain data"),
     };
     let summaries = books.done;
+    files.push(output::stage(&out.join("means.csv"), &|file| write_means(file, sweep, &summaries))?);
     let table = summary::table(sweep, &summaries);
     let result = SweepResult { meta, reused: made.reused, damaged: made.damaged, summaries, table };
     let json = serde_json::to_string_pretty(&result.meta).expect("metadata are plain data");
@@ -93,6 +95,24 @@ pub(super) fn write(
     }
     output::place(files)?;
     Ok(result)
+}
+
+/// A row for each number of each combination: its mean over the runs, and how far that can be trusted.
+fn write_means(out: &mut Part, sweep: &Sweep, summaries: &[Summary]) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    let keys = sweep.keys();
+    writer.write_record(keys.iter().map(|key| key.key.as_str()).chain(COLUMNS))?;
+    for summary in summaries {
+        for Mean { of, measure, spread } in &summary.means {
+            // Identical runs are one.
+            let spread = summary.spread(Some(*spread)).unwrap_or(*spread);
+            let numbers = [spread.mean, spread.deviation, spread.ci95, spread.min, spread.max];
+            let numbers = numbers.iter().map(f64::to_string);
+            let head = [of.clone(), (*measure).to_owned(), spread.runs.to_string()];
+            writer.write_record(summary.values.iter().cloned().chain(head).chain(numbers))?;
+        }
+    }
+    writer.flush()
 }
 
 /// A value as CSV has it. Numbers are as short as they can be to read back the same.

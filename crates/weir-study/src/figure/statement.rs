@@ -1,0 +1,123 @@
+//! Sentences of a paper put to the test: a verdict of three, with the confidence that the runs give it.
+
+use serde::{Serialize, Serializer};
+
+use crate::stats::Spread;
+
+/// A sentence of the paper put to the test.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Statement {
+    /// The sentence, in our words.
+    pub text: String,
+    /// What the paper has.
+    pub paper: String,
+    /// Where the paper says it: a section, a figure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// What was measured here.
+    pub measured: String,
+    /// Whether it holds here; in JSON `holds`, which is null where it cannot be told.
+    #[serde(rename = "holds")]
+    pub verdict: Verdict,
+    /// The 95 % confidence interval of the number that decides, in its unit; none where nothing was repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+    /// Why it does not hold, if an experiment has shown that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+}
+
+/// Why a statement does not hold: what differs from the paper, and the experiment that switches it off.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cause {
+    /// The cause, in words, and what was switched.
+    pub text: String,
+    /// What was measured with it switched.
+    pub measured: String,
+    /// Whether the statement holds then.
+    #[serde(rename = "holds")]
+    pub verdict: Verdict,
+}
+
+/// What the runs say of a statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds.
+    Holds,
+    /// It does not.
+    DoesNot,
+    /// The interval has a bound in it, or there is none.
+    #[default]
+    CannotTell,
+}
+
+impl Statement {
+    /// Whether it holds for sure.
+    pub fn holds(&self) -> bool {
+        self.verdict == Verdict::Holds
+    }
+}
+
+impl Verdict {
+    /// Of the mean of several runs that must be `least` and may be `most`. It takes two runs at least: one says nothing
+    /// of how far the next would be from it.
+    pub fn of(spread: &Spread, least: Option<f64>, most: Option<f64>) -> Self {
+        let (low, high) = (spread.mean - spread.ci95, spread.mean + spread.ci95);
+        let is_out = least.is_some_and(|least| high < least) || most.is_some_and(|most| low > most);
+        let is_in = least.is_none_or(|least| low >= least) && most.is_none_or(|most| high <= most);
+        match (spread.runs, is_in, is_out) {
+            (0 | 1, ..) | (_, false, false) => Self::CannotTell,
+            (_, true, _) => Self::Holds,
+            (_, _, true) => Self::DoesNot,
+        }
+    }
+
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::DoesNot => "does not hold",
+            Self::CannotTell => "cannot be told",
+        }
+    }
+
+    /// A sign that is read without colour.
+    pub(super) const fn sign(self) -> &'static str {
+        match self {
+            Self::Holds => "\u{2713}",
+            Self::DoesNot => "\u{2717}",
+            Self::CannotTell => "?",
+        }
+    }
+}
+
+impl From<bool> for Verdict {
+    fn from(holds: bool) -> Self {
+        if holds { Self::Holds } else { Self::DoesNot }
+    }
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Holds => serializer.serialize_some(&true),
+            Self::DoesNot => serializer.serialize_some(&false),
+            Self::CannotTell => serializer.serialize_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Verdict;
+    use crate::stats::Spread;
+
+    #[test]
+    fn an_interval_with_a_bound_in_it_tells_nothing() {
+        let of = |values: &[f64], least, most| Verdict::of(&Spread::of(values).unwrap(), least, most);
+        assert_eq!(of(&[1.0, 1.01, 0.99], Some(0.5), None), Verdict::Holds);
+        assert_eq!(of(&[1.0, 1.01, 0.99], None, Some(0.5)), Verdict::DoesNot);
+        assert_eq!(of(&[1.0, 1.01, 0.99], Some(0.5), Some(1.0)), Verdict::CannotTell);
+        assert_eq!(of(&[1.0], Some(0.5), None), Verdict::CannotTell, "one run has no interval");
+    }
+}
