@@ -9,7 +9,7 @@ set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:?the seconds for each target}
 shift
-[ $# -gt 0 ] || set -- frame captures live scenario sweep journal tc
+[ $# -gt 0 ] || set -- frame captures live scenario sweep journal tc transport
 
 host=$(rustc -vV | sed -n 's/^host: //p')
 passes="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
@@ -35,6 +35,7 @@ for target in "$@"; do
     case $target in
     frame) length=512 ;;
     live) length=4096 ;;
+    transport) length=512 ;;
     scenario) seeds="$seeds examples" ;;
     sweep) seeds="$seeds examples/sweeps" ;;
     esac

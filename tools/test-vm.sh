@@ -9,7 +9,7 @@
 set -eu
 
 # Crates, and those of their test files that need a kernel.
-tests=${TESTS:-weir-link/interfaces weir-kernel/kernel_* weir-world/kernel_* weir-world/worlds weir/up weir/killed weir/router weir/show}
+tests=${TESTS:-weir-link/interfaces weir-kernel/kernel_* weir-transport/kernel_* weir-world/kernel_* weir-world/worlds weir-world/detection weir/up weir/killed weir/router weir/show}
 kernels=${KERNELS:-6.1 6.12 7.2}
 # What tests start by name, if this host has it.
 programs="tcpdump ethtool bpftool nsenter mount umount setpriv"

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 use weir_core::{Bytes, Duration};
-use weir_transport::Fingerprint;
+use weir_transport::{Departures, Fingerprint};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SendCommand {
@@ -64,6 +64,12 @@ pub(crate) struct PeerArgs {
     /// Least time between the packets of a detector: at least twice what this host's own link takes for one.
     #[arg(long, value_name = "TIME", default_value_t = weir_transport::SPACING)]
     pub(crate) spacing: Duration,
+    /// Who lets a detector's packets go at their times: kernel (its fq or etf), thread, or auto.
+    #[arg(long, value_name = "WHO", default_value = "auto")]
+    pub(crate) departures: Departures,
+    /// Write what detections do into FILE as qlog, a sequence of JSON texts; a file that is there is written over.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) qlog: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

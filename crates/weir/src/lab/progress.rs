@@ -47,8 +47,8 @@ impl Progress {
     }
 }
 
-/// Says what a reader must know of a batch whose files are in `out`, and how it ended. The runs are counted that an earlier
-/// command had made, that were damaged since, and that are missing.
+/// Says what a reader must know of a batch whose files are in `out`, and how it ended. The runs are counted that an
+/// earlier command had made, that were damaged since, and that are missing.
 pub(crate) fn batch_end(
     out: &Path,
     [continued, damaged, missing]: [usize; 3],

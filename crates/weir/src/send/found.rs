@@ -1,7 +1,9 @@
 //! What was found out of a path, as JSON and in words.
 
 use serde::Serialize;
+use weir_core::Duration;
 use weir_fq::{Findings, SubFlow};
+use weir_transport::{Departed, Lateness};
 
 /// What was found out; `docs/reference/probe.md` says what each key means.
 #[derive(Debug, Serialize)]
@@ -20,10 +22,24 @@ pub(super) struct Found {
     lost_packets: u64,
     heavy_port: u16,
     light_port: u16,
+    departures: &'static str,
+    departures_dropped: u64,
+    departures_note: Option<String>,
+    late_us_p50: Option<f64>,
+    late_us_p99: Option<f64>,
+    late_us_max: Option<f64>,
 }
 
 impl Found {
-    pub(super) fn new(findings: &Findings, detector: &'static str, ports: [u16; 2]) -> Self {
+    pub(super) fn new(
+        findings: &Findings,
+        detector: &'static str,
+        ports: [u16; 2],
+        lateness: Option<Lateness>,
+        departed: &Departed,
+    ) -> Self {
+        let late =
+            |of: fn(&Lateness) -> Duration| lateness.as_ref().map(|late| of(late).as_nanos() as f64 / 1e3);
         let took = findings.began.zip(findings.decided).map(|(began, decided)| decided.since(began));
         Self {
             finding: findings.verdict.finding.word(),
@@ -40,6 +56,12 @@ impl Found {
             lost_packets: findings.lost,
             heavy_port: ports[0],
             light_port: ports[1],
+            departures: departed.by,
+            departures_dropped: departed.dropped,
+            departures_note: departed.note.clone(),
+            late_us_p50: late(|late| late.half),
+            late_us_p99: late(|late| late.most),
+            late_us_max: late(|late| late.worst),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use weir_transport::{Peer, Trust};
+use weir_transport::{Peer, Qlog, Trust};
 
 use crate::cli::{ListenArgs, PeerArgs};
 
@@ -30,6 +30,8 @@ pub(super) fn peer(args: &PeerArgs) -> anyhow::Result<Peer> {
     }
     peer.datagram = args.datagram;
     peer.spacing = args.spacing;
+    peer.departures = args.departures;
+    peer.qlog = args.qlog.as_deref().map(Qlog::create).transpose()?;
     Ok(peer)
 }
 

@@ -46,14 +46,15 @@ pub(super) fn run(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
 
 fn print(args: &ProbeArgs, probed: &Probed) -> anyhow::Result<()> {
     match (args.json, args.watch) {
-        (true, false) => talk::print_json(&Found::new(&probed.findings, probed.detector, probed.ports)),
-        (true, true) => {
-            let found = Found::new(&probed.findings, probed.detector, probed.ports);
-            talk::print_encoded(&serde_json::to_string(&found)?)
-        }
+        (true, false) => talk::print_json(&found(probed)),
+        (true, true) => talk::print_encoded(&serde_json::to_string(&found(probed))?),
         (false, true) => talk::print(&line(&probed.findings)),
         (false, false) => talk::print(&block(probed)),
     }
+}
+
+fn found(probed: &Probed) -> Found {
+    Found::new(&probed.findings, probed.detector, probed.ports, probed.lateness, &probed.departed)
 }
 
 fn confidence(findings: &Findings) -> String {

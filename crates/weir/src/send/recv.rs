@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -15,6 +15,8 @@ use super::{peer, rate, size, speed};
 use crate::cli::{ListenArgs, RecvArgs, ServeProbeArgs};
 use crate::talk::{self, Bar};
 
+/// Notices that wait to be printed.
+const NOTICES: usize = 256;
 /// How often the stop switch is looked at.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -32,12 +34,14 @@ pub(super) fn serve_probe(args: &ServeProbeArgs) -> anyhow::Result<ExitCode> {
 
 fn serve(args: &ListenArgs, folder: Option<PathBuf>, largest: u64, once: bool) -> anyhow::Result<ExitCode> {
     let stop = talk::stop_flag()?;
-    let (tell, told) = mpsc::channel();
-    let tell = Mutex::new(tell);
+    let (tell, told) = mpsc::sync_channel(NOTICES);
     let listener: weir_transport::Listener = Arc::new(move |notice| {
-        if let Ok(tell) = tell.lock() {
-            // When nobody listens any more, this end is being stopped.
-            let _ = tell.send(notice);
+        // Where nobody reads what is printed, senders wait, but how far they are is not worth waiting. When nobody
+        // listens any more, this end is being stopped.
+        if matches!(notice, Notice::Written { .. }) {
+            drop(tell.try_send(notice));
+        } else {
+            drop(tell.send(notice));
         }
     });
     let path = peer::identity(args)?;

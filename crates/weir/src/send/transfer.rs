@@ -113,8 +113,15 @@ fn print(args: &SendArgs, name: &str, sent: &Sent) -> anyhow::Result<()> {
             took_s: sent.took.as_secs_f64(),
             connections: sent.connections,
             controller,
-            path: Found::new(&sent.findings, detector, sent.ports),
+            path: Found::new(&sent.findings, detector, sent.ports, sent.lateness, &sent.departed),
         });
+    }
+    if sent.size > 0 && sent.had == sent.size {
+        return talk::print(&format!(
+            "{name}: {}, all of it there already\nsha256 {}",
+            size(sent.size),
+            sent.digest
+        ));
     }
     let had = if sent.had > 0 { format!(", {} of them there before", size(sent.had)) } else { String::new() };
     let (seconds, bytes) = (sent.took.as_secs_f64(), sent.size - sent.had);

@@ -25,8 +25,8 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let weir = folder.path().join("weir");
-        // By a process of its own: a file open for writing here would be so in children that other tests start meanwhile,
-        // and could not be executed.
+        // By a process of its own: a file open for writing here would be so in children that other tests start
+        // meanwhile, and could not be executed.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_weir")).arg(&weir).status().unwrap();
         assert!(copied.success());
         fs::set_permissions(&weir, fs::Permissions::from_mode(0o755)).unwrap();

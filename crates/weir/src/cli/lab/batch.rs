@@ -36,7 +36,7 @@ pub(crate) enum FigureCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct FigureRunArgs {
-    /// The figure, as `weir figure list` calls it.
+    /// The figure, as `weir figure list` calls it, or `all` that can be made in the world.
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) place: Place,
@@ -59,7 +59,7 @@ pub(crate) struct FigureRunArgs {
     /// is also the most; in micro-VMs 1].
     #[arg(long)]
     pub(crate) jobs: Option<usize>,
-    /// Where table, plot and the runs' data go [default: results/FIGURE].
+    /// Where table, plot and the runs' data go [default: results/FIGURE, of all results/figures].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Print JSON on standard output.
