@@ -14,6 +14,12 @@
 //!   0.99 of it for six rounds, with half the target. For 100 rounds a late host makes up for nothing.
 //! - A timeout: half the share.
 //! - The shortest round trip is 8 s old: a quarter less in flight for a round trip, so that a standing queue shows.
+//! - The share stays a tenth lower than it was: what seems to wait may be no queue, but a host or a radio link that is
+//!   late. A quarter less in flight for two round trips shows that: by how much the mean round trip of the second
+//!   exceeds the shortest is scatter, not queue. From then on a round's mean less scatter shows the queue, and t is at
+//!   least half of the scatter. Every 64 rounds two others show whether there is less of it.
+//!
+//! Round trips of small packets, as of a handshake, do not count.
 //!
 //! t is 1.5 packet times at the share, at least 0.5 ms, and at most 3 ms or one packet time, below which no queue can
 //! be held. Sources: Keshav, "A Control-Theoretic Approach to Flow Control" (SIGCOMM 1991), for the rate of packet
@@ -53,6 +59,18 @@ const ROUNDS_SHORT: u32 = 100;
 const LEAST_ROOM: f64 = 0.25;
 const MORE_ROOM: f64 = 0.1;
 const DRAIN: f64 = 0.75;
+/// What is left of the share for so many rounds when scatter is looked for, and rounds until it may be looked for
+/// again. A link that has become slower has shown its rate by then.
+const LEFT: f64 = 0.9;
+const ROUNDS_FALLEN: u32 = 4;
+const ROUNDS_LOOK: u32 = 16;
+const ROUNDS_LOOK_AGAIN: u32 = 64;
+/// Of the shortest round trip, what scatter is taken for at most.
+const MOST_SCATTER: f64 = 0.5;
+/// Of the scatter, what the queue is to be at least.
+const TARGET_SCATTER: f64 = 0.5;
+/// Of the largest packet, what those are at least whose round trips count.
+const FULL: f64 = 0.9;
 const MIN_RTT_US: u64 = 10_000_000;
 const REFRESH_US: u64 = 8_000_000;
 /// In flight at most, in products of share and shortest round trip.
@@ -68,6 +86,10 @@ enum Stage {
     Steady,
     /// Lets the queue run dry for a round.
     Draining,
+    /// The same, and then another round to see what scatter there is without a queue.
+    Looking {
+        is_dry: bool,
+    },
 }
 
 /// What a round trip brought.
@@ -80,8 +102,10 @@ struct Round {
     bytes: u64,
     packets: u64,
     lost: u64,
-    /// Shortest round trip in it.
+    /// Shortest round trip in it, the sum of all in seconds, and their number.
     rtt: Option<Duration>,
+    rtts: f64,
+    samples: u32,
     app_limited: bool,
 }
 
@@ -114,6 +138,15 @@ pub struct Share {
     /// The shortest round trip in microseconds, as its distance from the longest number.
     shortest: MaxFilter,
     shortest_at: u64,
+    /// Bytes of the largest packet that arrived.
+    largest: f64,
+    /// By how much a round's mean round trip exceeds the shortest though nothing waits, in seconds.
+    scatter: f64,
+    /// Rounds since one showed the scatter, and the most that was delivered in one since.
+    looked: u32,
+    top: f64,
+    /// Rounds on end in which the share was less than [`LEFT`] of that.
+    fallen: u32,
 }
 
 impl Share {
@@ -143,6 +176,11 @@ impl Share {
             round: Round::default(),
             shortest: MaxFilter::default(),
             shortest_at: 0,
+            largest: mss * FULL,
+            scatter: 0.0,
+            looked: 0,
+            top: 0.0,
+            fallen: 0,
         }
     }
 
@@ -164,7 +202,8 @@ impl Share {
     /// The queue to have, in seconds.
     fn target(&self) -> f64 {
         let packet = self.mss * 8.0 / self.share.max(1.0);
-        (TARGET_PACKETS * packet).clamp(LEAST_TARGET, MOST_TARGET.max(packet))
+        let target = (TARGET_PACKETS * packet).clamp(LEAST_TARGET, MOST_TARGET.max(packet));
+        target.max(TARGET_SCATTER * self.scatter)
     }
 
     /// Ends a round at `now`.
@@ -179,16 +218,30 @@ impl Share {
         }
         let delivered = round.bytes as f64 * 8.0 / elapsed;
         let (rtt, target) = (rtt.as_secs_f64(), self.target() * self.room);
-        let queue = (rtt - min_rtt).max(0.0);
+        let beyond = (round.rtts / f64::from(round.samples.max(1)) - min_rtt).max(0.0);
+        let queue = if self.scatter > 0.0 { beyond - self.scatter } else { rtt - min_rtt }.max(0.0);
         let packets = (round.lost + round.packets) as f64;
         self.excess = (self.excess + round.lost as f64 - LOSS * packets).max(0.0);
         let waits = queue >= target / 4.0;
         // What is lost while packets wait is lost by their queue.
         let bound = if waits { 0.0 } else { (EXCESS + packets / EXCESS_PACKETS).min(MOST_EXCESS) };
         let loses = self.excess > bound;
-        if self.stage == Stage::Draining {
-            self.stage = Stage::Steady;
-            return;
+        self.looked = self.looked.saturating_add(1);
+        match self.stage {
+            Stage::Starting | Stage::Steady => {}
+            Stage::Looking { is_dry: false } => {
+                self.stage = Stage::Looking { is_dry: true };
+                return;
+            }
+            Stage::Looking { is_dry: true } => {
+                self.stage = Stage::Steady;
+                self.see_scatter(beyond.min(MOST_SCATTER * min_rtt));
+                return;
+            }
+            Stage::Draining => {
+                self.stage = Stage::Steady;
+                return;
+            }
         }
         if self.stage == Stage::Starting {
             if !loses && queue < target.max(min_rtt / 8.0) && !round.app_limited {
@@ -223,11 +276,27 @@ impl Share {
             self.gain = (self.gain * 2.0).min(FASTEST);
             self.trying = ROUNDS_FASTER;
         }
+        self.top = self.top.max(delivered);
         self.share = self.share.max(FLOOR_PACKETS * self.mss * 8.0 / rtt);
-        if micros(now).saturating_sub(self.shortest_at) > REFRESH_US {
+        let is_old = micros(now).saturating_sub(self.shortest_at) > REFRESH_US;
+        if is_old {
             self.shortest_at = micros(now);
+        }
+        self.fallen = if self.share < LEFT * self.top { self.fallen + 1 } else { 0 };
+        let may_be_less = self.scatter > 0.0 && self.looked >= ROUNDS_LOOK_AGAIN;
+        if may_be_less || self.fallen >= ROUNDS_FALLEN && self.looked >= ROUNDS_LOOK {
+            self.stage = Stage::Looking { is_dry: false };
+        } else if is_old {
             self.stage = Stage::Draining;
         }
+    }
+
+    /// A round in which nothing waited had its mean so much above the shortest round trip.
+    fn see_scatter(&mut self, seen: f64) {
+        let scatter = if seen < self.scatter { (self.scatter + seen) / 2.0 } else { seen };
+        // So little is what the host's clock and the packets' own time make.
+        self.scatter = if scatter < LEAST_TARGET / 2.0 { 0.0 } else { scatter };
+        (self.looked, self.top, self.fallen) = (0, 0.0, 0);
     }
 
     fn slow_down(&mut self, share: f64) {
@@ -254,9 +323,14 @@ impl Controller for Share {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        if let Some(rtt) = ack.rtt {
+        // A small packet, as of a handshake, leaves the bottleneck sooner than a full one though nothing waits.
+        let size = ack.delivered.bytes as f64 / f64::from(ack.delivered.packets.max(1));
+        self.largest = self.largest.max(size);
+        if let Some(rtt) = ack.rtt.filter(|_| size >= FULL * self.largest) {
             self.saw_rtt(ack.now, rtt);
             self.round.rtt = Some(self.round.rtt.map_or(rtt, |shortest| shortest.min(rtt)));
+            self.round.rtts += rtt.as_secs_f64();
+            self.round.samples += 1;
         }
         let own = |sent: Time| self.began.is_some_and(|began| sent >= began);
         if own(ack.lost_sent) && ack.lost_sent > self.answered {
@@ -295,8 +369,8 @@ impl Controller for Share {
         let bytes = self.share / 8.0;
         let wanted = match self.stage {
             Stage::Starting => MOST_PRODUCTS * bytes * min_rtt,
-            Stage::Steady => bytes * (1.0 + self.more) * (min_rtt + self.target() * self.room),
-            Stage::Draining => DRAIN * bytes * min_rtt,
+            Stage::Steady => bytes * (1.0 + self.more) * (min_rtt + self.scatter + self.target() * self.room),
+            Stage::Draining | Stage::Looking { .. } => DRAIN * bytes * min_rtt,
         };
         let most = MOST_PRODUCTS * bytes * min_rtt;
         // A whole packet more or less matters where few are in flight.
@@ -395,6 +469,31 @@ mod tests {
         path.rate_over(&mut share, Duration::from_secs(1));
         let rate = path.rate_over(&mut share, Duration::from_secs(3));
         assert!(rate > 0.93 * 2.0 * TEN_MBIT as f64, "{rate}");
+    }
+
+    #[test]
+    fn scatter_is_no_queue() {
+        for (rtt, tens, most) in [(20, 1, 4), (20, 10, 4), (50, 5, 8)] {
+            let mut share = knowing(10.0 * tens as f64);
+            let mut path = Path::bottleneck(rtt, tens * TEN_MBIT, 200).scattered(most);
+            path.rate_over(&mut share, Duration::from_secs(5));
+            (path.rtt_sum, path.rtt_count) = (0, 0);
+            let rate = path.rate_over(&mut share, Duration::from_secs(20));
+            let part = rate / (tens * TEN_MBIT) as f64;
+            assert!(part > 0.85, "{part} of {tens}0 Mbit/s over {rtt} ms with up to {most} ms more");
+            // A packet on the link, all the scatter, and a queue of 3 ms.
+            let most = rtt as f64 + 1.2 + most as f64 + 3.0;
+            assert!(path.mean_rtt() < most, "{} ms", path.mean_rtt());
+        }
+    }
+
+    #[test]
+    fn a_small_packet_of_the_handshake_shows_no_queue() {
+        let mut path = Path::bottleneck(20, TEN_MBIT, 100).beginning_small();
+        let mut share = Share::new(EcnUse::Off, &setup());
+        path.rate_over(&mut share, Duration::from_secs(2));
+        // A full packet takes 1.2 ms at the bottleneck.
+        assert!(share.min_rtt().is_some_and(|rtt| rtt > 0.021), "{:?}", share.min_rtt());
     }
 
     #[test]

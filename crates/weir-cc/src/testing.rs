@@ -55,6 +55,10 @@ pub(crate) struct Path {
     buffer: u64,
     /// Packets that wait from which on packets are marked.
     mark_from: u64,
+    /// What each packet may take longer by, in nanoseconds, and who draws it. Packets keep their order.
+    scatter: Option<(u64, Random)>,
+    /// The first packet is a small one, which takes no time at the queue and 3 % less on the way.
+    begins_small: bool,
     idle_from: Time,
     flying: VecDeque<Flying>,
     missing: VecDeque<Flying>,
@@ -95,6 +99,8 @@ impl Path {
             per_packet: 10,
             buffer: u64::MAX,
             mark_from: u64::MAX,
+            scatter: None,
+            begins_small: false,
             idle_from: start,
             flying: VecDeque::new(),
             missing: VecDeque::new(),
@@ -120,6 +126,18 @@ impl Path {
             rtt_count: 0,
             timeouts: 0,
         }
+    }
+
+    /// The first packet has 100 bytes, and the others are full.
+    pub(crate) fn beginning_small(mut self) -> Self {
+        self.begins_small = true;
+        self
+    }
+
+    /// Each packet takes up to so much longer.
+    pub(crate) fn scattered(mut self, milliseconds: u64) -> Self {
+        self.scatter = Some((milliseconds * 1_000_000, random("scatter")));
+        self
     }
 
     /// A path of 20 ms on which `controller` has had three round trips of slow start, from 10 packets to 80.
@@ -195,11 +213,13 @@ impl Path {
         if !dropped {
             self.idle_from = self.idle_from.max(self.now) + Duration::from_nanos(self.per_packet);
         }
+        let later = self.scatter.as_mut().map_or(0, |(most, draws)| draws.below(*most));
+        let before = self.flying.back().map_or(Time::ZERO, |packet| packet.arrives);
         self.flying.push_back(Flying {
             number,
             order: self.order,
             sent: self.now,
-            arrives: self.idle_from + self.rtt,
+            arrives: (self.idle_from + self.rtt + Duration::from_nanos(later)).max(before),
             dropped,
             marked: waiting >= self.mark_from,
             again: again.is_some(),
@@ -288,7 +308,8 @@ impl Path {
             self.arrived.pop_front();
             self.una += 1;
         }
-        let rtt = self.now.since(packet.sent);
+        let is_small = std::mem::take(&mut self.begins_small);
+        let rtt = if is_small { self.rtt / 100 * 97 } else { self.now.since(packet.sent) };
         let nanos = rtt.as_nanos();
         self.smoothed = if self.smoothed == 0 { nanos } else { (7 * self.smoothed + nanos) / 8 };
         self.min_rtt = self.min_rtt.min(rtt);
@@ -317,7 +338,7 @@ impl Path {
         self.delivered_at = self.now;
         let ack = Ack {
             now: self.now,
-            delivered: Count { packets: 1, bytes: mss },
+            delivered: Count { packets: 1, bytes: if is_small { 100 } else { mss } },
             ce: Count { packets: ce, bytes: u64::from(ce) * mss },
             echo: ce > 0,
             lost,

@@ -4,7 +4,9 @@ use thiserror::Error;
 use weir_cc::{Choice, Controller, EcnUse, Family, Setup};
 use weir_core::{Duration, words};
 
-use crate::{Chosen, Connection, Detector, Doubling, DoublingParams, Finding, Isolation, Options, Trains};
+use crate::{
+    Chosen, Connection, Detector, Doubling, DoublingParams, Finding, Isolation, Options, Trains, TrainsParams,
+};
 
 /// One detector: its name, what it is, and how it is made.
 pub struct Entry {
@@ -18,13 +20,14 @@ pub struct Entry {
     pub again: Option<Duration>,
     /// Whether a queue that it has found to be the connection's own is watched ([`Isolation`]).
     pub watches: bool,
-    make: fn(&Setup) -> Box<dyn Detector>,
+    make: fn(&Setup, Duration) -> Box<dyn Detector>,
 }
 
 impl Entry {
-    /// Makes one for a connection that begins.
-    pub fn make(&self, setup: &Setup) -> Box<dyn Detector> {
-        (self.make)(setup)
+    /// Makes one for a connection that begins. The host lets packets of a train go no nearer than `spacing`
+    /// ([`TrainsParams::spacing`]); zero in the simulator.
+    pub fn make(&self, setup: &Setup, spacing: Duration) -> Box<dyn Detector> {
+        (self.make)(setup, spacing)
     }
 }
 
@@ -36,7 +39,7 @@ pub const DETECTORS: &[Entry] = &[
         fair: "delay",
         again: None,
         watches: false,
-        make: |setup| doubling(DoublingParams::PUBLISHED, setup),
+        make: |setup, _| doubling(DoublingParams::PUBLISHED, setup),
     },
     Entry {
         name: "paper",
@@ -44,7 +47,7 @@ pub const DETECTORS: &[Entry] = &[
         fair: "delay",
         again: None,
         watches: false,
-        make: |setup| doubling(DoublingParams::PAPER, setup),
+        make: |setup, _| doubling(DoublingParams::PAPER, setup),
     },
     Entry {
         name: "trains",
@@ -52,7 +55,7 @@ pub const DETECTORS: &[Entry] = &[
         fair: "share",
         again: Some(Duration::from_secs(5)),
         watches: true,
-        make: |_| Box::new(Trains::default()),
+        make: |_, spacing| Box::new(Trains::new(TrainsParams { spacing, ..TrainsParams::default() })),
     },
 ];
 
@@ -108,17 +111,17 @@ pub struct Names {
 }
 
 impl Names {
-    /// A connection that begins. Its controllers are QUIC's and do not use ECN.
+    /// A connection that begins. Its controllers are QUIC's and do not use ECN. `spacing` is as in [`Entry::make`].
     ///
     /// # Errors
     /// If one of the names is not known.
-    pub fn connection(&self, setup: &Setup) -> Result<Connection, UnknownName> {
+    pub fn connection(&self, setup: &Setup, spacing: Duration) -> Result<Connection, UnknownName> {
         let entry = find(&self.detector)?;
         let shared = weir_cc::find(&self.shared)?;
         let fair = weir_cc::find(self.fair.as_deref().unwrap_or(entry.fair))?;
         let setup = setup.clone();
         Ok(Connection::new(Options {
-            detector: entry.make(&setup),
+            detector: entry.make(&setup, spacing),
             choose: Box::new(move |chosen| {
                 let found = chosen.outcome.verdict.finding;
                 let controller = if found == Finding::FairQueued { fair } else { shared };

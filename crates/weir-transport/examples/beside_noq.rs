@@ -109,7 +109,7 @@ fn weir(world: &World, folder: &std::path::Path, path: &std::path::Path) -> Took
                 path: &path,
                 name: "file.bin",
                 peer: &peer,
-                connection: &mut || names.connection(&peer.setup()).expect("known names"),
+                connection: &mut || names.connection(&peer.setup(), peer.spacing).expect("known names"),
                 patience: Duration::ZERO,
                 stop: &AtomicBool::new(false),
                 watch: &mut |_| whole = began.elapsed(),

@@ -108,7 +108,7 @@ impl Rehearsal {
     pub fn connect(&mut self, probes: bool) {
         let names = Names { detector: "trains".into(), shared: "cubic".into(), fair: None, again: None };
         let setup = weir_cc::Setup { random: self.random.clone(), ..self.peer.setup() };
-        let connection = names.connection(&setup).expect("names that are known");
+        let connection = names.connection(&setup, self.peer.spacing).expect("names that are known");
         let (waker, timing) = (self.waker.clone(), Arc::new(Timing::thread()));
         let Connecting { endpoint, conversation, shared, .. } =
             sender(&self.peer, connection, &self.expected, waker, &timing, self.now).expect("a sender");

@@ -229,7 +229,7 @@ fn build(
             ids.push(network.add_flow(spec).map_err(|error| refused(error.to_string()))?);
             continue;
         };
-        let shared = names.connection(&setup).map_err(|error| refused(error.to_string()))?;
+        let shared = names.connection(&setup, Duration::ZERO).map_err(|error| refused(error.to_string()))?;
         let shared = weir_fq::Shared::new(shared);
         ids.extend(network.add_twins(first, spec, &shared).map_err(|error| refused(error.to_string()))?);
         detections.push((name, shared));

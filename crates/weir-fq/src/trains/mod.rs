@@ -403,8 +403,10 @@ impl Detector for Trains {
         self.longest_news = Duration::ZERO;
         if self.is_first() && self.params.pairs > 0 {
             self.rounds_pairs = self.params.pairs.min(MOST_PAIRS);
-            // All of them within half a round trip, but not so near that they meet on most paths.
-            self.between_pairs = (rtt / 16).max(Duration::from_millis(5)).min(Duration::from_millis(20));
+            // All of them within half a round trip, but not so near that they meet on most paths. Inside a building,
+            // where a round trip takes less than a millisecond, links are fast.
+            let least = Duration::from_millis(5).min(rtt * 4);
+            self.between_pairs = (rtt / 16).max(least).min(Duration::from_millis(20));
             self.next_pair(now);
         } else if self.path.apart {
             self.finish(now, Finding::Unknown);

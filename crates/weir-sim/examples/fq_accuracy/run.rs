@@ -53,7 +53,7 @@ pub(crate) fn connection(detector: &str, fair: Option<&str>, setup: &Setup) -> C
     let Some((name, spacing)) = detector.split_once('@') else {
         let fair = fair.map(str::to_owned);
         let names = Names { detector: detector.to_owned(), shared: "cubic".to_owned(), fair, again: None };
-        return names.connection(setup).unwrap_or_else(|error| panic!("{error}"));
+        return names.connection(setup, Duration::ZERO).unwrap_or_else(|error| panic!("{error}"));
     };
     assert_eq!(name, "trains", "only trains have a spacing");
     let spacing = spacing.parse().unwrap_or_else(|error| panic!("{error}"));

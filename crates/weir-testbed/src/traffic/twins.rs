@@ -111,7 +111,8 @@ impl Server {
     fn serve(&self, report: &mut ServerReport) -> Result<(), String> {
         let mut setup = self.peer.setup();
         setup.random = self.seed.stream(&self.name);
-        let connection = self.names.connection(&setup).map_err(|error| error.to_string())?;
+        let connection =
+            self.names.connection(&setup, self.peer.spacing).map_err(|error| error.to_string())?;
         let mut source = Source::connect(&self.peer, self.local, connection)
             .map_err(|error| format!("cannot connect to {}: {error}", self.peer.address))?;
         let result = self.push(&mut source, report);

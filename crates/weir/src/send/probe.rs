@@ -25,7 +25,7 @@ pub(super) fn run(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
     let mut last = Finding::Unknown;
     let ended = probe(ProbeJob {
         peer: &peer,
-        detector: entry.make(&peer.setup()),
+        detector: entry.make(&peer.setup(), peer.spacing),
         again: args.watch.then_some(args.every),
         patience: args.patience.to_std(),
         stop: &stop,

@@ -39,7 +39,7 @@ pub(super) fn run(args: &SendArgs) -> anyhow::Result<ExitCode> {
     let peer = peer::peer(&args.peer)?;
     let setup = peer.setup();
     // Names that are not known are told before anything is sent.
-    if let Err(error) = names.connection(&setup) {
+    if let Err(error) = names.connection(&setup, peer.spacing) {
         return Ok(talk::wrong(&error));
     }
     let stop = talk::stop_flag()?;
@@ -49,7 +49,9 @@ pub(super) fn run(args: &SendArgs) -> anyhow::Result<ExitCode> {
         path: &args.file,
         name,
         peer: &peer,
-        connection: &mut || names.connection(&setup).unwrap_or_else(|error| unreachable!("{error}")),
+        connection: &mut || {
+            names.connection(&setup, peer.spacing).unwrap_or_else(|error| unreachable!("{error}"))
+        },
         patience: args.patience.to_std(),
         stop: &stop,
         watch: &mut |progress| show(&bar, &mut speedometer, progress),
