@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use weir_report::result::RunResult;
 use weir_scenario::{Refusal, Scenario};
-use weir_study::figure::{self, About, Cell, Figure, FigureResult, Findings, Place, Plan, Statement};
+use weir_study::figure::{self, About, Cell, FigureResult, Findings, OfRuns, Place, Plan, Statement};
 use weir_study::suite::{self, SuiteResult};
 use weir_study::{CELLS, Job, Options, Progress, StudyError};
 use weir_world::{Clock, RunError, RunOptions, SIM, World};
@@ -74,7 +74,7 @@ impl ThreeAxes {
     }
 }
 
-impl Figure for ThreeAxes {
+impl OfRuns for ThreeAxes {
     fn about(&self) -> &About {
         &self.about
     }
@@ -115,6 +115,7 @@ impl Figure for ThreeAxes {
                 verdict: holds.into(),
                 ..Statement::default()
             }],
+            ..Findings::default()
         }
     }
 }
@@ -289,7 +290,7 @@ fn two_runs_with_one_folder_are_refused() {
     let stop = AtomicBool::new(false);
     let options = Options::new(folder.path(), RunOptions::new(&stop));
     struct Clash(ThreeAxes);
-    impl Figure for Clash {
+    impl OfRuns for Clash {
         fn about(&self) -> &About {
             &self.0.about
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_report::result::RunResult;
 use weir_scenario::Scenario;
-use weir_study::figure::{self, About, Cell, Figure, FigureError, Findings, Place, Plan};
+use weir_study::figure::{self, About, Cell, FigureError, Findings, OfRuns, Place, Plan};
 use weir_study::{CELLS, Job, Options, Progress};
 use weir_testkit::skip::root_and_turn;
 use weir_world::RunOptions;
@@ -44,7 +44,7 @@ fn small() -> Small {
     Small(toml::from_str(ABOUT).unwrap())
 }
 
-impl Figure for Small {
+impl OfRuns for Small {
     fn about(&self) -> &About {
         &self.0
     }
@@ -72,11 +72,11 @@ impl Figure for Small {
             Cell {
                 runs: measured.into_iter().collect(),
                 notes: result.as_ref().err().cloned().into_iter().collect(),
-                ..Cell::at(Place::new(&self.0, [&job.name]))
+                ..Cell::at(Place::new(&self.0, [job.name.as_str()]))
             }
             .averaged()
         });
-        Findings { cells: cells.collect(), statements: Vec::new() }
+        Findings { cells: cells.collect(), ..Findings::default() }
     }
 }
 

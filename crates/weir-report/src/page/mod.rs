@@ -6,7 +6,9 @@
 
 mod charts;
 mod clouds;
+mod distribution;
 mod figure;
+mod matrix;
 mod over_time;
 mod palette;
 mod plot;
@@ -19,7 +21,9 @@ mod timeline;
 use std::fmt::Write;
 
 pub use clouds::{Cloud, Point, clouds};
+pub use distribution::{Completions, completions, distributions};
 pub use figure::{StripColumn, StripPanel, heat_table, strip_plot};
+pub use matrix::Matrix;
 pub use over_time::over_time;
 
 use crate::result::RunResult;

@@ -37,6 +37,8 @@ pub(crate) enum Kept<T> {
 /// The folder of results.
 pub(crate) struct Store {
     dir: PathBuf,
+    /// Others that are read as well.
+    also: Vec<PathBuf>,
 }
 
 /// What a file begins with, before its checksum.
@@ -62,12 +64,27 @@ fn is_sealed(address: &Address, text: &[u8]) -> bool {
 impl Store {
     /// The results in `out`.
     pub(crate) fn new(out: &Path) -> Self {
-        Self { dir: out.join(CELLS) }
+        Self { dir: out.join(CELLS), also: Vec::new() }
+    }
+
+    /// The results in `out`, and to be read those in the folders beside it.
+    pub(crate) fn beside(out: &Path) -> Self {
+        let own = out.join(CELLS);
+        let above = out.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folders = fs::read_dir(above).into_iter().flatten().flatten();
+        let mut also: Vec<_> = folders.map(|folder| folder.path().join(CELLS)).collect();
+        also.retain(|dir| dir.is_dir() && *dir != own);
+        also.sort();
+        Self { dir: own, also }
     }
 
     /// A folder for each first byte: a million files in one are slow to list.
     fn path(&self, address: &Address) -> PathBuf {
-        self.dir.join(hex(&address[..1])).join(format!("{}.json", hex(address)))
+        Self::path_in(&self.dir, address)
+    }
+
+    fn path_in(dir: &Path, address: &Address) -> PathBuf {
+        dir.join(hex(&address[..1])).join(format!("{}.json", hex(address)))
     }
 
     /// What came of a run, if that is known.
@@ -76,7 +93,10 @@ impl Store {
         struct Cell<T> {
             outcome: Outcome<T>,
         }
-        match fs::read(self.path(address)) {
+        let others = self.also.iter().map(|dir| Self::path_in(dir, address));
+        let own = self.path(address);
+        let path = if own.exists() { own } else { { others }.find(|path| path.exists()).unwrap_or(own) };
+        match fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::Nothing,
             Err(_) => Kept::Damaged,
             Ok(text) if !is_sealed(address, &text) => Kept::Damaged,

@@ -20,20 +20,23 @@ pub struct About {
     /// The settings it can be made in; the first is the paper's.
     #[serde(rename(deserialize = "variant"))]
     pub variants: Vec<Variant>,
+    /// What `--quick` makes less of.
+    #[serde(default = "tenth", skip_serializing)]
+    pub quick: String,
     /// What cells differ in, one or more. Each label of the first is a row, each combination of the others a column.
     /// In JSON these are keys of a cell, so none may have the name of another key.
-    #[serde(skip_serializing)]
+    #[serde(default, skip_serializing)]
     pub axes: Vec<String>,
     /// What a cell holds.
-    #[serde(skip_serializing)]
+    #[serde(default, skip_serializing)]
     pub value: Value,
     /// How the page shows it.
-    #[serde(skip_serializing)]
+    #[serde(default, skip_serializing)]
     pub plot: Plot,
 }
 
 /// What the cells of a figure hold.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
     /// What it is, in a word: `score`.
@@ -45,7 +48,7 @@ pub struct Value {
 }
 
 /// What the page of a figure shows above its statements.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Plot {
     /// A point for each run: a panel for each label of the second axis.
@@ -64,6 +67,9 @@ pub enum Plot {
     },
     /// Throughput and round trip over time: a chart for each cell that has [`Cell::over_time`](super::Cell::over_time).
     Time,
+    /// What it draws itself: [`Findings::html`](super::Findings::html). It has no table for the terminal.
+    #[default]
+    Own,
 }
 
 /// A setting that a figure can be made in.
@@ -75,6 +81,7 @@ pub struct Variant {
     /// What it is.
     pub says: String,
     /// The law's parameter set.
+    #[serde(default)]
     pub law: Preset,
     /// CoDel's parameters, in words as on the command line; the kernel's defaults if empty.
     #[serde(default)]
@@ -82,6 +89,10 @@ pub struct Variant {
     /// Whether unresponsive load is the same in both arms of a comparison.
     #[serde(default)]
     pub equal_load: bool,
+}
+
+fn tenth() -> String {
+    "a tenth of the rate and of the bytes".to_owned()
 }
 
 impl About {

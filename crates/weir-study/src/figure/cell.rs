@@ -24,7 +24,7 @@ pub struct Cell {
     pub runs: Vec<f64>,
     /// Further values by name; in JSON keys of the cell.
     #[serde(flatten)]
-    pub more: BTreeMap<&'static str, f64>,
+    pub more: BTreeMap<String, f64>,
     /// What a reader must know of this cell: unfinished flows, failed runs.
     pub notes: Vec<String>,
     /// What [`Plot::Time`](super::Plot::Time) draws of it: a run with its samples, and with this cell's flows only.
@@ -67,9 +67,10 @@ impl Place {
     ///
     /// # Panics
     /// If there are more or fewer labels than axes.
-    pub fn new<const N: usize>(about: &About, labels: [&str; N]) -> Self {
-        assert_eq!(about.axes.len(), N, "figure {} has the axes {:?}", about.id, about.axes);
-        Self(about.axes.iter().cloned().zip(labels.map(str::to_owned)).collect())
+    pub fn new<'a>(about: &About, labels: impl IntoIterator<Item = &'a str>) -> Self {
+        let labels: Vec<_> = labels.into_iter().map(str::to_owned).collect();
+        assert_eq!(about.axes.len(), labels.len(), "figure {} has the axes {:?}", about.id, about.axes);
+        Self(about.axes.iter().cloned().zip(labels).collect())
     }
 
     /// The label on an axis; empty if there is no such axis.

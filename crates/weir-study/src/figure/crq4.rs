@@ -6,7 +6,7 @@ use serde::Deserialize;
 use weir_core::{Duration, Rate};
 
 use super::setting::{FlowKind, scaled, scenario, uses_ecn};
-use super::{About, Cell, Figure, Findings, Job, Place, Plan, Statement};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement};
 use weir_report::result::RunResult;
 
 const SETTING: &str = include_str!("../../figures/crq/4/figure.toml");
@@ -85,7 +85,7 @@ fn job_name(spot: &Spot, run: u32) -> String {
     format!("{}, {}, {}, run {run}", spot.queue, spot.rtt, spot.kind.name)
 }
 
-impl Figure for Crq4 {
+impl OfRuns for Crq4 {
     fn about(&self) -> &About {
         &self.about
     }
@@ -146,7 +146,7 @@ impl Figure for Crq4 {
             }
         }
         let statements = cells.iter().filter_map(statement).collect();
-        Findings { cells, statements }
+        Findings { cells, statements, ..Findings::default() }
     }
 }
 

@@ -11,7 +11,7 @@ use weir_qdisc::config::{CrqKeys, QdiscConfig, SplitKind};
 use weir_qdisc::{Sharing, Switching};
 
 use super::setting::{FlowKind, scaled, scenario, uses_ecn};
-use super::{About, Cell, Figure, Findings, Job, Place, Plan, Statement, Variant, mean};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Variant, mean};
 use weir_report::result::{RunResult, fct_score};
 use weir_scenario::Flow;
 use weir_testbed::traffic::Stack;
@@ -164,7 +164,7 @@ fn job_name(queues: &str, rtt: Duration, row: &str, run: u32) -> String {
     format!("{queues}, {rtt}, {row}, run {run}")
 }
 
-impl Figure for Crq5 {
+impl OfRuns for Crq5 {
     fn about(&self) -> &About {
         &self.about
     }
@@ -218,7 +218,7 @@ impl Figure for Crq5 {
             }
         }
         let statements = statements(&cells);
-        Findings { cells, statements }
+        Findings { cells, statements, ..Findings::default() }
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use weir_core::{Duration, Rate, wilson};
 
 use super::setting::{FlowKind, scaled, scenario};
-use super::{About, Cell, Figure, Findings, Job, Place, Plan, Statement, mean};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, mean};
 use weir_report::result::{DetectionResult, RunResult};
 use weir_scenario::{Flow, Scenario};
 use weir_testbed::traffic::Stack;
@@ -135,7 +135,7 @@ impl Accuracy {
     }
 }
 
-impl Figure for Accuracy {
+impl OfRuns for Accuracy {
     fn about(&self) -> &About {
         &self.about
     }
@@ -194,7 +194,7 @@ impl Figure for Accuracy {
             }
         }
         let statements = if plan.quick { Vec::new() } else { self.statements(&tallies) };
-        Findings { cells, statements }
+        Findings { cells, statements, ..Findings::default() }
     }
 }
 
@@ -292,15 +292,17 @@ impl Tally {
         mean(&self.lost).unwrap_or(f64::NAN)
     }
 
-    fn values(&self) -> BTreeMap<&'static str, f64> {
-        BTreeMap::from([
+    fn values(&self) -> BTreeMap<String, f64> {
+        [
             ("accuracy", self.accuracy()),
             ("unknown", 100.0 * f64::from(self.unknown) / f64::from(self.runs.max(1))),
             ("ci95", self.ci95()),
             ("median_s", self.median_s()),
             ("packets_lost", self.mean_lost()),
             ("detections", f64::from(self.runs)),
-        ])
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into()
     }
 }
 

@@ -12,7 +12,7 @@ use weir_core::{Duration, Rate};
 use weir_qdisc::QdiscConfig;
 
 use super::setting::{FlowKind, scaled, scenario};
-use super::{About, Cell, Figure, Findings, Job, Place, Plan, Statement, mean};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, mean};
 use weir_report::result::{FlowBin, RunResult, Series};
 use weir_scenario::Flow;
 use weir_testbed::traffic::Stack;
@@ -267,7 +267,11 @@ impl OverTime {
             [("rtt_ms", mean(&rtts)), ("rtt_max_ms", mean(&longest)), ("goodput_mbps", mean(&goodput))];
         let papers = [("paper_rtt_ms", shown.rtt), ("paper_rtt_max_ms", shown.rtt_max)];
         let papers = papers.map(|(key, value)| (key, is_papers.then_some(value)));
-        cell.more = ours.into_iter().chain(papers).filter_map(|(key, value)| Some((key, value?))).collect();
+        cell.more = ours
+            .into_iter()
+            .chain(papers)
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect();
         let rtt = |key: &str, most: &str| {
             let of = |key| cell.more.get(key).map(|rtt| format!("{rtt:.1} ms"));
             Some(format!("{} in the mean, {} at most", of(key)?, of(most)?))
@@ -319,7 +323,7 @@ fn finding(result: &RunResult, name: &str) -> Option<String> {
     ))
 }
 
-impl Figure for OverTime {
+impl OfRuns for OverTime {
     fn about(&self) -> &About {
         &self.about
     }
@@ -367,7 +371,7 @@ impl Figure for OverTime {
         };
         // The paper's sentences are about links at full rate.
         let claims = self.claim.iter().filter(|_| !plan.quick);
-        Findings { cells, statements: claims.filter_map(statement).collect() }
+        Findings { cells, statements: claims.filter_map(statement).collect(), ..Findings::default() }
     }
 }
 

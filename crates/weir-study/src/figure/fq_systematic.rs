@@ -7,7 +7,7 @@ use serde::Deserialize;
 use weir_core::{Duration, Rate};
 
 use super::setting::{FlowKind, scaled, scenario};
-use super::{About, Cell, Figure, Findings, Job, Place, Plan, Statement, mean};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, mean};
 use weir_report::result::RunResult;
 use weir_scenario::Flow;
 use weir_testbed::traffic::Stack;
@@ -111,7 +111,7 @@ fn job_name(link: Link, run: u32) -> String {
     format!("{}, run {run}", link.labels().join(", "))
 }
 
-impl Figure for Systematic {
+impl OfRuns for Systematic {
     fn about(&self) -> &About {
         &self.about
     }
@@ -176,7 +176,7 @@ impl Figure for Systematic {
             }
             let keys = ["throughput_mbps", "rtt_ms", "loss_percent"];
             let means = keys.into_iter().zip(of_cell.iter().map(|values| mean(values)));
-            cell.more = means.filter_map(|(key, value)| Some((key, value?))).collect();
+            cell.more = means.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
             if !(cell.runs.is_empty() && cell.notes.is_empty()) {
                 cells.push(cell.averaged());
             }
@@ -185,7 +185,7 @@ impl Figure for Systematic {
         let links = self.links().count();
         let is_whole = !plan.quick && measured[0].iter().all(|run| run.len() == links);
         let statements = if is_whole { self.statements(plan, &measured) } else { Vec::new() };
-        Findings { cells, statements }
+        Findings { cells, statements, ..Findings::default() }
     }
 }
 

@@ -1,8 +1,10 @@
 //! The papers' figures as commands: a setting, runs in a world, the paper's numbers and ours side by side.
 //!
-//! To add a figure: a folder in `figures/` with its setting and the paper's numbers, one file here that implements
-//! [`Figure`], and its lines in [`all`]. Its `figure.toml` has a table `about` ([`About`]) with the names of its
-//! axes, as many as it needs, and how its values are written and drawn; table, page and JSON follow from that.
+//! A figure over the values of some keys is a `figure.toml` and a sweep's file, and its line in `swept::FILES`: what is
+//! drawn and what is said of it are in the file ([`swept`]). Any other is a file here that implements [`OfRuns`], a
+//! `figure.toml` with its setting and the paper's numbers, and its lines in [`all`]. The table `about` ([`About`]) has
+//! the names of its axes, as many as it needs, and how its values are written and drawn; table, page and JSON follow
+//! from that.
 
 mod about;
 mod cell;
@@ -16,12 +18,16 @@ mod page;
 mod run;
 mod setting;
 mod statement;
+mod swept;
 mod table;
+
+use std::borrow::Cow;
 
 use serde::Serialize;
 use weir_core::words::nearest;
 
-use crate::engine::Job;
+use crate::batch::{self, Batch};
+use crate::engine::{Job, Options, StudyError};
 use weir_report::result::RunResult;
 use weir_world::World;
 
@@ -39,9 +45,63 @@ pub trait Figure: Sync {
     /// The runs that it takes. Cells that share a run share its scenario.
     fn jobs(&self, plan: &Plan) -> Vec<Job>;
 
+    /// Makes the runs that have no result yet, and what they come to.
+    ///
+    /// # Errors
+    /// If results cannot be written.
+    fn make(&self, plan: &Plan, jobs: &[Job], options: &Options) -> Result<Made, StudyError>;
+}
+
+/// A figure whose runs each have a folder with their tables.
+pub trait OfRuns: Sync {
+    /// See [`Figure::about`].
+    fn about(&self) -> &About;
+
+    /// See [`Figure::jobs`].
+    fn jobs(&self, plan: &Plan) -> Vec<Job>;
+
     /// What the runs come to: one result per job, in the same order, or why it failed. Samples over time are with them
     /// if the plot is [`Plot::Time`].
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings;
+}
+
+impl<T: OfRuns> Figure for T {
+    fn about(&self) -> &About {
+        OfRuns::about(self)
+    }
+
+    fn jobs(&self, plan: &Plan) -> Vec<Job> {
+        OfRuns::jobs(self, plan)
+    }
+
+    fn make(&self, plan: &Plan, jobs: &[Job], options: &Options) -> Result<Made, StudyError> {
+        let batch = batch::run(jobs, plan.world, options)?;
+        let whole = |(job, result)| batch::whole(&options.out, job, result);
+        let results = match OfRuns::about(self).plot {
+            // Samples over time are in the runs' folders only.
+            Plot::Time => Cow::Owned(jobs.iter().zip(&batch.results).map(whole).collect()),
+            _ => Cow::Borrowed(&batch.results),
+        };
+        Ok(Made {
+            findings: self.reduce(plan, jobs, &results),
+            warnings: batch::warnings(jobs, &batch.results),
+            continued: batch.continued,
+            damaged: batch.damaged,
+            missing: batch.missing,
+            batch: Some(batch),
+        })
+    }
+}
+
+/// A figure's runs, made.
+pub struct Made {
+    findings: Findings,
+    warnings: Vec<String>,
+    continued: usize,
+    damaged: usize,
+    missing: usize,
+    /// To be closed when all is written; none where results stay.
+    batch: Option<Batch>,
 }
 
 /// How a figure is to be made.
@@ -68,6 +128,8 @@ pub struct Findings {
     pub cells: Vec<Cell>,
     /// What the paper says, and whether it held here.
     pub statements: Vec<Statement>,
+    /// What the figure draws itself, if its plot is [`Plot::Own`].
+    pub html: String,
 }
 
 /// A figure, made.
@@ -116,6 +178,7 @@ pub fn all() -> Vec<Box<dyn Figure>> {
     all.extend(fq_over_time::load().map(|figure| Box::new(figure) as Box<dyn Figure>));
     all.push(Box::new(fq_accuracy::Accuracy::load()));
     all.push(Box::new(fq_systematic::Systematic::load()));
+    all.extend(swept::load().map(|figure| Box::new(figure) as Box<dyn Figure>));
     all
 }
 

@@ -7,13 +7,14 @@ use super::{About, Cause, Cell, FigureResult, Plot, Statement, Verdict};
 use weir_report::page::{self, StripColumn, StripPanel};
 
 /// The page of a figure.
-pub(super) fn html(about: &About, result: &FigureResult) -> String {
+pub(super) fn html(about: &About, result: &FigureResult, own: &str) -> String {
     let plot = match &about.plot {
         Plot::Points { y, from, to } => points(result, y, (*from, *to)),
         Plot::Heat { tolerance } => heat(result, *tolerance),
         Plot::Time => over_time(result),
+        Plot::Own => own.to_owned(),
     };
-    whole(&about.title, &about.paper, result, &plot)
+    whole(about, result, &plot)
 }
 
 /// A point per run: a panel for each label of the second axis.
@@ -63,9 +64,10 @@ fn over_time(result: &FigureResult) -> String {
     page::over_time(&drawn.iter().map(|(label, run)| (label.as_str(), *run)).collect::<Vec<_>>())
 }
 
-fn whole(title: &str, paper: &str, result: &FigureResult, plot: &str) -> String {
+fn whole(about: &About, result: &FigureResult, plot: &str) -> String {
     let escape = page::escape;
-    let scale = if result.quick { ", a tenth of the rate and of the bytes" } else { "" };
+    let (title, paper) = (about.title.as_str(), about.paper.as_str());
+    let scale = if result.quick { format!(", {}", about.quick) } else { String::new() };
     let mut body = format!(
         "<header><h1>{}</h1><p class=\"subtitle\">{}. Variant {}{scale}; world {}, seed {}, {:.1} s of run time, weir {}.</p></header>\n{plot}",
         escape(title),

@@ -1,15 +1,11 @@
 //! Makes a figure: its jobs as a batch, then the table, the statements and the page.
 
-use std::borrow::Cow;
-use std::path::Path;
-
 use thiserror::Error;
 
-use super::{Figure, FigureResult, Findings, Plan, Plot, page, table};
-use crate::batch;
-use crate::engine::{self, Job, Options, StudyError};
+use super::{Figure, FigureResult, Findings, Plan, page, table};
+use crate::batch::{self, Batch};
+use crate::engine::{self, Options, StudyError};
 use weir_report::output;
-use weir_report::result::RunResult;
 
 /// A figure that could not be made.
 #[derive(Debug, Error)]
@@ -75,45 +71,32 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &Options) -> Result<Figure
     }
     let made_of = batch::made_of(&jobs, plan.world, options)?;
     let began = engine::now();
-    let batch = batch::run(&jobs, plan.world, options)?;
-    let results = match about.plot {
-        Plot::Time => Cow::Owned(with_samples(&jobs, &batch.results, &options.out)),
-        Plot::Points { .. } | Plot::Heat { .. } => Cow::Borrowed(&batch.results),
-    };
-    let Findings { cells, statements } = figure.reduce(plan, &jobs, &results);
+    let made = figure.make(plan, &jobs, options)?;
+    let Findings { cells, statements, html } = made.findings;
     let mut result = FigureResult {
         figure: about.id.clone(),
         world: plan.world.name().to_owned(),
         seed: plan.seed,
         variant: plan.variant.clone(),
         quick: plan.quick,
-        continued: batch.continued,
-        damaged: batch.damaged,
-        missing: batch.missing,
+        continued: made.continued,
+        damaged: made.damaged,
+        missing: made.missing,
         version: env!("CARGO_PKG_VERSION"),
         took_s: engine::now().saturating_duration_since(began).as_secs_f64(),
         made_of,
         rows: cells,
         statements,
-        warnings: batch::warnings(&jobs, &batch.results),
+        warnings: made.warnings,
         table: String::new(),
         html: String::new(),
     };
     result.table = table::text(about, &result);
-    result.html = page::html(about, &result);
+    result.html = page::html(about, &result, &html);
     let json = serde_json::to_string_pretty(&result).expect("a figure is plain data");
     let texts =
         [("figure.txt", result.table.as_str()), ("figure.html", &result.html), ("figure.json", &json)];
     output::write_together(&options.out, &texts).map_err(StudyError::from)?;
-    batch.close()?;
+    made.batch.map_or(Ok(()), Batch::close)?;
     Ok(result)
-}
-
-/// The results with their samples over time, which are in the runs' folders only.
-fn with_samples(
-    jobs: &[Job],
-    results: &[Result<RunResult, String>],
-    out: &Path,
-) -> Vec<Result<RunResult, String>> {
-    jobs.iter().zip(results).map(|(job, result)| batch::whole(out, job, result)).collect()
 }

@@ -4,7 +4,8 @@
 
 use super::record::{Link, Measured, Queue};
 use crate::stats::Spread;
-use weir_report::result::{FlowResult, WorkloadResult};
+use weir_report::result::{FlowResult, RunResult, WorkloadResult};
+use weir_scenario::Scenario;
 
 /// The columns of `means.csv` behind those of the keys.
 pub(super) const COLUMNS: [&str; 8] = ["of", "measure", "runs", "mean", "deviation", "ci95", "min", "max"];
@@ -103,6 +104,15 @@ pub(super) fn numbers(measured: &Measured) -> Vec<Number> {
     let values = LINK.iter().filter_map(|(measure, of)| Some((*measure, of(&measured.link)?)));
     numbers.extend(values.map(|(measure, value)| ("link".to_owned(), measure, value)));
     numbers
+}
+
+/// All numbers of a run with their names.
+pub(crate) type Numbers = Vec<(String, String, f64)>;
+
+/// The same of a run that is not a cell of a sweep.
+pub(crate) fn all_numbers(scenario: &Scenario, result: &RunResult) -> Numbers {
+    let numbers = numbers(&Measured::of(scenario, result));
+    numbers.into_iter().map(|(of, measure, value)| (of, measure.to_owned(), value)).collect()
 }
 
 /// Each number over all `runs` in which it could be measured, in the order in which they name them.

@@ -27,6 +27,7 @@ use weir_scenario::toml_file::FileError;
 use weir_scenario::with_nearest_key;
 
 pub use crate::stats::Spread;
+pub(crate) use means::{Numbers, all_numbers as numbers};
 pub use plan::Sweep;
 pub use run::run;
 pub use summary::{FlowSummary, Summary};

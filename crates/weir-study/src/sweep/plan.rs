@@ -160,7 +160,7 @@ impl Sweep {
     }
 
     /// The places of a combination's values, one for each axis.
-    pub(super) fn places(&self, combination: usize) -> Vec<usize> {
+    pub(crate) fn places(&self, combination: usize) -> Vec<usize> {
         places(&self.file.axes, self.combinations[combination])
     }
 
@@ -181,7 +181,10 @@ impl Sweep {
     }
 
     /// The scenario of a combination, checked for the sweep's world.
-    pub(super) fn scenario(&self, combination: usize) -> Result<Scenario, SweepError> {
+    ///
+    /// # Errors
+    /// If it cannot run there.
+    pub(crate) fn scenario(&self, combination: usize) -> Result<Scenario, SweepError> {
         let texts = &self.file.texts;
         let offset = texts.offset();
         let chosen: Vec<(&Key, &Value)> = self.chosen(combination).collect();

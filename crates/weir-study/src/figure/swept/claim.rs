@@ -1,0 +1,112 @@
+//! Sentences of a paper as bounds of a number, over some cells, in each run.
+
+use super::cells::Combination;
+use super::extract::Extract;
+use super::file::{AxisFile, Claim, Fold, Where};
+use crate::figure::{Cause, Statement, Verdict};
+use crate::stats::Spread;
+
+/// The combinations of a figure and what their runs came to, a row for each combination and a column for each run.
+pub(super) struct Table<'a> {
+    pub(super) axes: &'a [AxisFile],
+    pub(super) combinations: &'a [Combination],
+    pub(super) runs: Vec<Vec<Option<&'a Extract>>>,
+}
+
+impl Table<'_> {
+    /// The combinations of the figure's own grid, or of another, that have these labels.
+    pub(super) fn select(&self, grid: Option<&str>, cells: &Where) -> Vec<usize> {
+        let is_of = |one: &Combination| grid.map_or(one.is_main, |grid| one.grid == grid);
+        let all = self.combinations.iter().enumerate();
+        all.filter(|(_, one)| is_of(one) && one.is_in(self.axes, cells)).map(|(index, _)| index).collect()
+    }
+
+    /// The number of a claim in a run of a combination.
+    fn number(&self, claim: &Claim, combination: usize, run: usize) -> Option<f64> {
+        let own = self.runs[combination].get(run).copied().flatten()?;
+        let value = own.number(&claim.of, &claim.measure)? * claim.scale;
+        let Some(over) = &claim.over else { return Some(value) };
+        let mut labels = self.combinations[combination].labels.clone();
+        for (name, label) in &over.labels {
+            let place = self.axes.iter().position(|axis| axis.name == *name)?;
+            labels[place].clone_from(label);
+        }
+        let grid = &self.combinations[combination].grid;
+        let is_it = |one: &Combination| one.labels == labels && one.grid == *grid;
+        let other = self.combinations.iter().position(is_it)?;
+        let other = self.runs[other].get(run).copied().flatten()?;
+        let of = over.of.as_deref().unwrap_or(&claim.of);
+        let measure = over.measure.as_deref().unwrap_or(&claim.measure);
+        let other = other.number(of, measure)? * claim.scale;
+        (other != 0.0).then(|| value / other)
+    }
+
+    /// A claim's number in each run that has all of its cells.
+    fn values(&self, claim: &Claim, selected: &[usize]) -> Vec<f64> {
+        let runs = selected.iter().map(|index| self.runs[*index].len()).max().unwrap_or(0);
+        let of_run = |run: usize| {
+            let is_there = |index: &&usize| self.runs[**index].get(run).is_some_and(Option::is_some);
+            // A number that a cell cannot have, such as a delay of a class without flows, is no loss.
+            if !selected.iter().all(|index| is_there(&index)) {
+                return None;
+            }
+            let cells: Vec<f64> =
+                selected.iter().filter_map(|index| self.number(claim, *index, run)).collect();
+            if cells.is_empty() {
+                return None;
+            }
+            let count = cells.len() as f64;
+            if let Some(bounds) = claim.within {
+                let holds = cells.iter().filter(|value| bounds.hold(**value)).count();
+                return Some(100.0 * holds as f64 / count);
+            }
+            Some(match claim.fold {
+                Fold::Mean => cells.iter().sum::<f64>() / count,
+                Fold::Least => cells.into_iter().fold(f64::INFINITY, f64::min),
+                Fold::Most => cells.into_iter().fold(f64::NEG_INFINITY, f64::max),
+            })
+        };
+        (0..runs).filter_map(of_run).collect()
+    }
+
+    /// What the runs say of a claim.
+    pub(super) fn statement(&self, claim: &Claim) -> Statement {
+        let (spread, verdict) = self.judge(claim, None, &claim.cells);
+        let cause = claim.cause.as_ref().filter(|_| verdict != Verdict::Holds).map(|cause| {
+            let mut cells = claim.cells.clone();
+            cells.extend(cause.cells.clone());
+            let (spread, verdict) = self.judge(claim, cause.grid.as_deref(), &cells);
+            Cause { text: cause.text.clone(), measured: words(claim, spread), verdict }
+        });
+        Statement {
+            text: claim.text.clone(),
+            paper: claim.paper.clone(),
+            at: claim.at.clone(),
+            measured: words(claim, spread),
+            verdict,
+            interval: spread
+                .filter(|spread| spread.runs > 1)
+                .map(|spread| [spread.mean - spread.ci95, spread.mean + spread.ci95]),
+            cause,
+        }
+    }
+
+    fn judge(&self, claim: &Claim, grid: Option<&str>, cells: &Where) -> (Option<Spread>, Verdict) {
+        let spread = Spread::of(&self.values(claim, &self.select(grid, cells)));
+        let verdict = spread.map(|spread| Verdict::of(&spread, claim.least, claim.most));
+        (spread, verdict.unwrap_or_default())
+    }
+}
+
+/// A mean with its confidence.
+fn words(claim: &Claim, spread: Option<Spread>) -> String {
+    let (decimals, unit) = (claim.decimals, if claim.within.is_some() { "% of cells" } else { &claim.unit });
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    match spread {
+        None => "not measured".to_owned(),
+        Some(Spread { runs: 1, mean, .. }) => format!("{mean:.decimals$}{unit} in one run"),
+        Some(Spread { runs, mean, ci95, .. }) => {
+            format!("{mean:.decimals$} \u{b1} {ci95:.decimals$}{unit} over {runs} runs")
+        }
+    }
+}

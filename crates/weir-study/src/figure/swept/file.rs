@@ -1,0 +1,227 @@
+//! The file of a figure over a sweep: its axes, its grids, what is drawn, and what is said of the numbers.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::super::About;
+
+/// A `figure.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in super::super) struct File {
+    pub(super) about: About,
+    /// Runs of each cell.
+    pub(super) runs: u32,
+    pub(super) axis: Vec<AxisFile>,
+    /// The grids of each variant, by their names in [`GRIDS`](super::GRIDS). The first is what the figure is about; the
+    /// others are experiments that show causes.
+    pub(super) grids: BTreeMap<String, Vec<String>>,
+    pub(super) quick: Quick,
+    pub(super) chart: Vec<Chart>,
+    pub(super) claim: Vec<Claim>,
+}
+
+/// An axis of the figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AxisFile {
+    pub(super) name: String,
+    /// The key of the sweep whose values it has; any of those that vary together.
+    pub(super) key: String,
+    /// What the values are called, in their order; as the sweep has them if empty.
+    #[serde(default)]
+    pub(super) labels: Vec<String>,
+}
+
+/// What `--quick` leaves.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Quick {
+    /// All durations are multiplied by it.
+    pub(super) shorter: f64,
+    /// Labels by axis; all of an axis that is not named.
+    #[serde(default)]
+    pub(super) only: BTreeMap<String, Vec<String>>,
+}
+
+/// Some cells: for each axis named, the labels that count. All cells if none is named.
+pub(super) type Where = BTreeMap<String, Labels>;
+
+/// One label or several.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Labels {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Labels {
+    pub(super) fn has(&self, label: &str) -> bool {
+        match self {
+            Self::One(one) => one == label,
+            Self::Several(several) => several.iter().any(|one| one == label),
+        }
+    }
+}
+
+/// A number that each run of a cell has.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Measure {
+    /// A `[[flow]]`, a `[[workload]]`, `queue NAME` or `link`.
+    pub(super) of: String,
+    /// As `means.csv` of a sweep calls it.
+    pub(super) measure: String,
+    /// It is multiplied by this.
+    #[serde(default = "one")]
+    pub(super) scale: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn two() -> usize {
+    2
+}
+
+/// What is drawn. `panels`, `rows`, `columns`, `lines` and `across` name axes; there is a panel for each combination of
+/// labels on `panels`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum Chart {
+    /// Means with their confidence over an axis, a line for each measure and combination of labels on `lines`.
+    Lines {
+        title: String,
+        across: String,
+        #[serde(default)]
+        lines: Vec<String>,
+        #[serde(default)]
+        panels: Vec<String>,
+        #[serde(default, rename = "where")]
+        cells: Where,
+        of: Vec<Measure>,
+        y: String,
+    },
+    /// A number in each cell of two axes, coloured from `from` to `to`.
+    Matrix {
+        title: String,
+        rows: String,
+        columns: String,
+        #[serde(default)]
+        panels: Vec<String>,
+        #[serde(default, rename = "where")]
+        cells: Where,
+        of: Measure,
+        /// The number is over this one.
+        over: Option<Measure>,
+        from: f64,
+        to: f64,
+        #[serde(default)]
+        logarithmic: bool,
+        #[serde(default = "two")]
+        decimals: usize,
+    },
+    /// The distribution of queue delay, a line for each of `of` (flows and workloads) and combination of labels on
+    /// `lines`. All runs count.
+    Delay {
+        title: String,
+        #[serde(default)]
+        lines: Vec<String>,
+        #[serde(default)]
+        panels: Vec<String>,
+        #[serde(default, rename = "where")]
+        cells: Where,
+        of: Vec<String>,
+    },
+    /// Time to completion over size of the requests of workloads, beside what an empty link would take with a handshake
+    /// of a round trip before. Of the first run.
+    Completion {
+        title: String,
+        #[serde(default)]
+        panels: Vec<String>,
+        #[serde(default, rename = "where")]
+        cells: Where,
+        of: Vec<String>,
+    },
+}
+
+/// How the numbers of many cells become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Fold {
+    #[default]
+    Mean,
+    Least,
+    Most,
+}
+
+/// Bounds of a number, both included.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Bounds {
+    pub(super) least: Option<f64>,
+    pub(super) most: Option<f64>,
+}
+
+impl Bounds {
+    pub(super) fn hold(self, value: f64) -> bool {
+        self.least.is_none_or(|least| value >= least) && self.most.is_none_or(|most| value <= most)
+    }
+}
+
+/// Another number of the same run: by what it differs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Over {
+    pub(super) of: Option<String>,
+    pub(super) measure: Option<String>,
+    /// The cell with these labels instead of its own.
+    #[serde(default, rename = "at")]
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+/// A sentence of the paper as bounds of a number.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Claim {
+    pub(super) text: String,
+    pub(super) paper: String,
+    /// Where the paper says it.
+    pub(super) at: Option<String>,
+    pub(super) of: String,
+    pub(super) measure: String,
+    #[serde(default = "one")]
+    pub(super) scale: f64,
+    #[serde(default, rename = "where")]
+    pub(super) cells: Where,
+    /// The number of each cell is over this one.
+    pub(super) over: Option<Over>,
+    #[serde(default)]
+    pub(super) fold: Fold,
+    /// The number is the part of cells in percent for which this holds.
+    pub(super) within: Option<Bounds>,
+    pub(super) least: Option<f64>,
+    pub(super) most: Option<f64>,
+    #[serde(default)]
+    pub(super) unit: String,
+    #[serde(default = "two")]
+    pub(super) decimals: usize,
+    /// The variants of which it is said; the first alone if empty.
+    #[serde(default)]
+    pub(super) variants: Vec<String>,
+    pub(super) cause: Option<CauseFile>,
+}
+
+/// An experiment that shows why a claim does not hold: the same number elsewhere.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CauseFile {
+    pub(super) text: String,
+    /// The grid, if it is another.
+    pub(super) grid: Option<String>,
+    /// The cells; labels of axes that are not named are the claim's.
+    #[serde(default, rename = "where")]
+    pub(super) cells: Where,
+}

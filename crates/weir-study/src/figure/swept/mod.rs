@@ -1,0 +1,162 @@
+//! Figures over a sweep: a `figure.toml` says what the axes are called, which grids each variant has, what is drawn,
+//! and what the paper says as bounds of numbers. A grid is a sweep's file, which `weir sweep` runs as well.
+//!
+//! Runs have no folders of their own: numbers, distributions and requests of each are kept under its address, and what
+//! a figure beside this one has made is taken from there, so that figures of the same runs make them once.
+
+mod cells;
+mod claim;
+mod draw;
+mod extract;
+mod file;
+
+use std::path::Path;
+
+use weir_report::output::OutputError;
+
+use super::{About, Cell, Figure, Findings, Made, Place, Plan};
+use crate::engine::{Job, Options, StudyError};
+use cells::Combination;
+use claim::Table;
+use extract::{Extract, Extracts};
+use file::File;
+
+/// The files of figures.
+const FILES: &[&str] = &[];
+
+/// Grids by the names that figures call them.
+const GRIDS: &[(&str, &str)] = &[
+    #[cfg(test)]
+    ("test", include_str!("test_grid.toml")),
+];
+
+/// All figures over sweeps.
+///
+/// # Panics
+/// If a file that is built in is wrong; the tests load them.
+pub(super) fn load() -> impl Iterator<Item = Swept> {
+    FILES.iter().map(|text| Swept::parse(text).unwrap_or_else(|error| panic!("{error}")))
+}
+
+fn grid_text(name: &str) -> Option<&'static str> {
+    GRIDS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// A figure over a sweep.
+pub(super) struct Swept {
+    about: About,
+    file: File,
+}
+
+impl Swept {
+    fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        let file: File = toml::from_str(text)?;
+        let axes = file.axis.iter().map(|axis| axis.name.clone()).collect();
+        Ok(Self { about: About { axes, ..file.about.clone() }, file })
+    }
+
+    fn runs(&self, plan: &Plan) -> u32 {
+        plan.runs.unwrap_or(if plan.quick { 1 } else { self.file.runs })
+    }
+
+    /// The combinations of a plan. Those of experiments are left out where only some cells are asked for.
+    fn combinations(&self, plan: &Plan) -> Vec<Combination> {
+        let mut all = cells::all(&self.file, &plan.variant, plan.quick);
+        all.retain(|one| plan.only.as_ref().is_none_or(|only| one.name().contains(only.as_str())));
+        all
+    }
+}
+
+impl Figure for Swept {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn jobs(&self, plan: &Plan) -> Vec<Job> {
+        let runs = self.runs(plan);
+        let of = |one: Combination| {
+            let name = one.name();
+            let mut scenario = one.scenario;
+            scenario.seed = plan.seed;
+            let job = move |run| Job {
+                name: format!("{name}, run {run}"),
+                scenario: scenario.clone(),
+                run: u64::from(run),
+            };
+            (0..runs).map(job).collect::<Vec<_>>()
+        };
+        self.combinations(plan).into_iter().flat_map(of).collect()
+    }
+
+    fn make(&self, plan: &Plan, jobs: &[Job], options: &Options) -> Result<Made, StudyError> {
+        let (extracts, made) = extract::make(jobs, plan.world, options)?;
+        let combinations = self.combinations(plan);
+        let (findings, pictures) = self.reduce(plan, &combinations, &extracts);
+        for (index, picture) in pictures.iter().enumerate() {
+            write(&options.out.join(format!("figure-{}.svg", index + 1)), &picture.svg)?;
+        }
+        let warnings = jobs.iter().zip(&extracts).flat_map(|(job, extract)| {
+            let all = match extract {
+                Ok(extract) => extract.warnings.clone(),
+                Err(error) => vec![error.clone()],
+            };
+            all.into_iter().map(move |text| format!("{}: {text}", job.name))
+        });
+        Ok(Made {
+            findings,
+            warnings: warnings.collect(),
+            continued: made.reused,
+            damaged: made.damaged,
+            missing: extracts.iter().filter(|one| one.is_err()).count(),
+            batch: None,
+        })
+    }
+}
+
+impl Swept {
+    fn reduce(
+        &self,
+        plan: &Plan,
+        combinations: &[Combination],
+        extracts: &Extracts,
+    ) -> (Findings, Vec<draw::Drawn>) {
+        let runs = self.runs(plan) as usize;
+        let rows =
+            extracts.chunks(runs.max(1)).map(|runs| runs.iter().map(|run| run.as_ref().ok()).collect());
+        let table = Table { axes: &self.file.axis, combinations, runs: rows.collect() };
+        let cells = table.select(None, &Default::default()).into_iter().map(|index| {
+            let labels = table.combinations[index].labels.iter().map(String::as_str);
+            let mut cell = Cell::at(Place::new(&self.about, labels));
+            cell.more = means(&table.runs[index]);
+            cell
+        });
+        let cells = cells.collect();
+        let is_first = self.about.variants.first().is_some_and(|first| first.name == plan.variant);
+        let claims = self.file.claim.iter().filter(|claim| match claim.variants.as_slice() {
+            [] => is_first,
+            named => named.contains(&plan.variant),
+        });
+        let statements = claims.map(|claim| table.statement(claim)).collect();
+        let (html, pictures) = draw::all(&self.file.chart, &table);
+        (Findings { cells, statements, html }, pictures)
+    }
+}
+
+/// The mean of each number over the runs that have it, as `OF: MEASURE`.
+fn means(runs: &[Option<&Extract>]) -> std::collections::BTreeMap<String, f64> {
+    let mut sums = std::collections::BTreeMap::<String, (f64, f64)>::new();
+    for (of, measure, value) in runs.iter().flatten().flat_map(|run| &run.numbers) {
+        let sum = sums.entry(format!("{of}: {measure}")).or_default();
+        *sum = (sum.0 + value, sum.1 + 1.0);
+    }
+    sums.into_iter().map(|(name, (sum, count))| (name, sum / count)).collect()
+}
+
+fn write(path: &Path, svg: &str) -> Result<(), StudyError> {
+    std::fs::create_dir_all(path.parent().unwrap_or(path))
+        .and_then(|()| std::fs::write(path, svg))
+        .map_err(|source| StudyError::from(OutputError { path: path.to_owned(), source }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! The files of all figures over sweeps, and one that is made.
+
+use std::sync::atomic::AtomicBool;
+
+use weir_world::{RunOptions, SIM};
+
+use super::file::{Chart, Claim, Labels, Where};
+use super::{Swept, cells, load};
+use crate::engine::Options;
+use crate::figure::{Plan, Verdict, run};
+
+/// Each axis that a chart or a claim names exists, and each label that it names is one of its grid's.
+#[test]
+fn files_name_axes_and_labels_that_there_are() {
+    for figure in load() {
+        let id = &figure.about.id;
+        let axis = |name: &String| {
+            assert!(figure.file.axis.iter().any(|axis| axis.name == *name), "{id}: no axis '{name}'");
+        };
+        for variant in &figure.about.variants {
+            let all = cells::all(&figure.file, &variant.name, false);
+            let is_there = |name: &String, label: &String| {
+                let place = figure.file.axis.iter().position(|axis| axis.name == *name).unwrap();
+                all.iter().any(|one| one.labels[place] == *label)
+            };
+            let labels = |cells: &Where| {
+                for (name, wanted) in cells {
+                    axis(name);
+                    let each = match wanted {
+                        Labels::One(one) => std::slice::from_ref(one),
+                        Labels::Several(several) => several,
+                    };
+                    for label in each {
+                        assert!(is_there(name, label), "{id}, {}: no '{label}' on '{name}'", variant.name);
+                    }
+                }
+            };
+            for (name, only) in &figure.file.quick.only {
+                axis(name);
+                assert!(
+                    only.iter().any(|label| is_there(name, label)),
+                    "{id}: --quick leaves nothing of {name}"
+                );
+            }
+            let is_first = variant.name == figure.about.variants[0].name;
+            let is_said = |claim: &&Claim| match claim.variants.as_slice() {
+                [] => is_first,
+                named => named.contains(&variant.name),
+            };
+            for claim in figure.file.claim.iter().filter(is_said) {
+                labels(&claim.cells);
+                claim.over.iter().flat_map(|over| &over.labels).for_each(|(name, label)| {
+                    axis(name);
+                    assert!(is_there(name, label), "{id}: no '{label}' on '{name}'");
+                });
+                assert!(claim.least.is_some() || claim.most.is_some(), "{id}: '{}' has no bound", claim.text);
+                claim.cause.iter().for_each(|cause| labels(&cause.cells));
+            }
+        }
+        for chart in &figure.file.chart {
+            let (named, cells): (Vec<&String>, &Where) = match chart {
+                Chart::Lines { across, lines, panels, cells, .. } => {
+                    (std::iter::once(across).chain(lines).chain(panels).collect(), cells)
+                }
+                Chart::Matrix { rows, columns, panels, cells, .. } => {
+                    ([rows, columns].into_iter().chain(panels).collect(), cells)
+                }
+                Chart::Delay { lines, panels, cells, .. } => (lines.iter().chain(panels).collect(), cells),
+                Chart::Completion { panels, cells, .. } => (panels.iter().collect(), cells),
+            };
+            named.into_iter().chain(cells.keys()).for_each(axis);
+        }
+    }
+}
+
+const FIGURE: &str = r#"
+runs = 2
+about.id = "x/1"
+about.title = "A test"
+about.paper = "none"
+about.worlds = ["sim"]
+about.state = "complete"
+axis = [{ name = "queue", key = "bottleneck.qdisc", labels = ["FIFO", "step"] }, { name = "RTT", key = "bottleneck.rtt" }]
+quick = { shorter = 0.5, only = { RTT = ["10ms"] } }
+[[about.variant]]
+name = "paper"
+says = "as it is"
+[grids]
+paper = ["test"]
+[[chart]]
+kind = "lines"
+title = "Delay"
+across = "RTT"
+lines = ["queue"]
+of = [{ of = "link", measure = "queue_delay_mean_ms" }]
+y = "ms"
+[[chart]]
+kind = "matrix"
+title = "Use"
+rows = "queue"
+columns = "RTT"
+of = { of = "link", measure = "link_utilisation", scale = 100 }
+from = 0
+to = 100
+[[chart]]
+kind = "delay"
+title = "Delays"
+panels = ["RTT"]
+lines = ["queue"]
+of = ["flow"]
+[[claim]]
+text = "the step keeps the delay low"
+paper = "low"
+of = "link"
+measure = "queue_delay_mean_ms"
+where = { queue = "step" }
+most = 5
+unit = "ms"
+[[claim]]
+text = "the queue without marks is ten times as long"
+paper = "long"
+of = "link"
+measure = "queue_delay_mean_ms"
+where = { queue = "FIFO" }
+over = { at = { queue = "step" } }
+fold = "least"
+least = 10
+[[claim]]
+text = "no delay is above a millisecond in nine of ten cells"
+paper = "short"
+of = "link"
+measure = "queue_delay_mean_ms"
+within = { most = 1 }
+least = 90
+cause = { text = "the queue without marks", where = { queue = "step" } }
+"#;
+
+#[test]
+fn a_sentence_is_a_bound_of_a_number_over_cells() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let figure = Swept::parse(FIGURE).unwrap();
+    let plan =
+        |quick| Plan { world: SIM, variant: "paper".to_owned(), quick, runs: None, seed: 1, only: None };
+    let make = |name: &str, quick| {
+        let options = Options::new(folder.path().join(name), RunOptions::new(&stop));
+        run(&figure, &plan(quick), &options).unwrap()
+    };
+    let first = make("first", false);
+    let verdicts: Vec<Verdict> = first.statements.iter().map(|one| one.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Holds, Verdict::Holds, Verdict::DoesNot], "{:?}", first.statements);
+    let cause = first.statements[2].cause.as_ref().unwrap();
+    assert_eq!(
+        (cause.verdict, cause.measured.as_str()),
+        (Verdict::Holds, "100.00 \u{b1} 0.00 % of cells over 2 runs")
+    );
+    assert_eq!(first.rows.len(), 4);
+    assert!(first.rows[0].more["link: link_utilisation"] > 0.5, "{:?}", first.rows[0]);
+    for index in 1..=4 {
+        assert!(folder.path().join(format!("first/figure-{index}.svg")).exists());
+    }
+    assert!(first.html.contains("Delays: RTT 10ms") && first.html.contains("<rect"), "{}", first.html);
+    assert_eq!(first.continued, 0);
+
+    // The same in a folder beside it has nothing to run.
+    let second = make("second", false);
+    assert_eq!((second.continued, second.missing), (8, 0));
+    assert_eq!(second.statements[0].measured, first.statements[0].measured);
+
+    let quick = make("quick", true);
+    assert_eq!((quick.rows.len(), quick.continued), (2, 0));
+    assert_eq!(quick.statements[0].verdict, Verdict::CannotTell, "one run tells nothing of the next");
+}
