@@ -90,10 +90,10 @@ mod tests {
         let svg = distributions(
             "t",
             (0.1, 200.0),
-            &[("a <b>".to_owned(), &histogram), ("none".to_owned(), &Histogram::new())],
+            &[("a <b>".to_owned(), &histogram), ("unseen".to_owned(), &Histogram::new())],
         );
         let all = format!("a &lt;b&gt;: {} of packets", super::percent(1.0));
-        assert!(svg.contains(&all) && !svg.contains("none"), "{svg}");
+        assert!(svg.contains(&all) && !svg.contains("unseen"), "{svg}");
     }
 
     #[test]
