@@ -21,19 +21,23 @@ pub(super) struct Splice<'a> {
     pub(super) at: usize,
 }
 
+/// Tables that a scenario has several of, by what people call one.
+const SEVERAL: [&str; 2] = ["flow", "workload"];
+
 /// The steps of a key such as `bottleneck.rate`, `flow.0.controller` or `flow.NAME.controller`.
 pub(super) fn steps(key: &str, scenario: &DeTable<'_>) -> Result<Vec<String>, String> {
     let split = |rest: &str| rest.split('.').map(str::to_owned).collect::<Vec<_>>();
-    let Some(rest) = key.strip_prefix("flow.") else {
+    let inside = |kind: &'static str| Some((kind, key.strip_prefix(kind)?.strip_prefix('.')?));
+    let Some((kind, rest)) = SEVERAL.into_iter().find_map(inside) else {
         return Ok(split(key));
     };
-    let flows = match scenario.get("flow").map(Spanned::get_ref) {
-        Some(DeValue::Array(flows)) => flows.iter().map(Spanned::get_ref).collect::<Vec<_>>(),
+    let all = match scenario.get(kind).map(Spanned::get_ref) {
+        Some(DeValue::Array(all)) => all.iter().map(Spanned::get_ref).collect::<Vec<_>>(),
         _ => Vec::new(),
     };
     let name =
-        |flow: &&DeValue<'_>| flow.get("name").and_then(|name| name.get_ref().as_str().map(str::to_owned));
-    let names: Vec<Option<String>> = flows.iter().map(name).collect();
+        |one: &&DeValue<'_>| one.get("name").and_then(|name| name.get_ref().as_str().map(str::to_owned));
+    let names: Vec<Option<String>> = all.iter().map(name).collect();
     // A name may have dots in it.
     let named = |name: &Option<String>| {
         name.as_ref().and_then(|name| rest.strip_prefix(name.as_str())?.strip_prefix('.')).map(str::to_owned)
@@ -43,28 +47,28 @@ pub(super) fn steps(key: &str, scenario: &DeTable<'_>) -> Result<Vec<String>, St
     let (index, key) = match fits.as_slice() {
         [(index, key)] => (*index, key.clone()),
         [] => match rest.split_once('.').and_then(|(index, key)| Some((index.parse::<usize>().ok()?, key))) {
-            Some((index, key)) if index < flows.len() => (index, key.to_owned()),
+            Some((index, key)) if index < all.len() => (index, key.to_owned()),
             _ => {
                 let word = rest.rsplit_once('.').map_or(rest, |(word, _)| word);
                 let known: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
                 let hint = match nearest(word, known) {
                     None => String::new(),
-                    Some(near) => format!("did you mean `flow.{near}`? "),
+                    Some(near) => format!("did you mean `{kind}.{near}`? "),
                 };
-                let last = flows.len().saturating_sub(1);
+                let last = all.len().saturating_sub(1);
                 return Err(format!(
-                    "`{key}`: the scenario has no such flow; {hint}write flow.NUMBER.KEY, from flow.0 to flow.{last}, or \
-                     flow.NAME.KEY for a flow with that `name`"
+                    "`{key}`: the scenario has no such {kind}; {hint}write {kind}.NUMBER.KEY, from {kind}.0 to \
+                     {kind}.{last}, or {kind}.NAME.KEY for a {kind} with that `name`"
                 ));
             }
         },
         _ => {
             return Err(format!(
-                "`{key}`: several flows have that name; write flow.NUMBER.KEY, counted from 0"
+                "`{key}`: several {kind}s have that name; write {kind}.NUMBER.KEY, counted from 0"
             ));
         }
     };
-    Ok(["flow".to_owned(), index.to_string()].into_iter().chain(split(&key)).collect())
+    Ok([kind.to_owned(), index.to_string()].into_iter().chain(split(&key)).collect())
 }
 
 /// Puts all splices into `scenario` and gives what comes of it to `read`. Their place is `offset` and their own.

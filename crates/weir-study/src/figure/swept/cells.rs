@@ -55,9 +55,10 @@ pub(super) fn all(file: &File, variant: &str, quick: bool) -> Vec<Combination> {
             let label = |axis: &AxisFile| {
                 let Some(key) = find(axis) else { return String::new() };
                 let place = places[key.axis];
-                // Another grid has its own values.
-                let named = axis.labels.len() == key.values.len();
-                if named { axis.labels[place].clone() } else { key.values[place].clone() }
+                let labels = axis.labels_in.get(name).unwrap_or(&axis.labels);
+                // Another grid may have values of its own.
+                let named = labels.len() == key.values.len();
+                if named { labels[place].clone() } else { key.values[place].clone() }
             };
             let labels: Vec<String> = file.axis.iter().map(label).collect();
             let is_left = file.axis.iter().zip(&labels).all(|(axis, label)| {

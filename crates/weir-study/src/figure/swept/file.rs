@@ -32,6 +32,9 @@ pub(super) struct AxisFile {
     /// What the values are called, in their order; as the sweep has them if empty.
     #[serde(default)]
     pub(super) labels: Vec<String>,
+    /// The same in other grids, by their names.
+    #[serde(default)]
+    pub(super) labels_in: BTreeMap<String, Vec<String>>,
 }
 
 /// What `--quick` leaves.

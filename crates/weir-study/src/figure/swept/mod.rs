@@ -22,10 +22,23 @@ use extract::{Extract, Extracts};
 use file::File;
 
 /// The files of figures.
-const FILES: &[&str] = &[];
+const FILES: &[&str] = &[
+    include_str!("../../../figures/dualq/3/figure.toml"),
+    include_str!("../../../figures/dualq/4/figure.toml"),
+    include_str!("../../../figures/dualq/7/figure.toml"),
+    include_str!("../../../figures/dualq/8/figure.toml"),
+    include_str!("../../../figures/dualq/9/figure.toml"),
+];
 
 /// Grids by the names that figures call them.
 const GRIDS: &[(&str, &str)] = &[
+    ("dualq/curve", include_str!("../../../figures/dualq/curve.toml")),
+    ("dualq/one-queue", include_str!("../../../figures/dualq/one-queue.toml")),
+    ("dualq/long", include_str!("../../../figures/dualq/long.toml")),
+    ("dualq/long-ecn", include_str!("../../../figures/dualq/long-ecn.toml")),
+    ("dualq/long-prague", include_str!("../../../figures/dualq/long-prague.toml")),
+    ("dualq/long-bbr3", include_str!("../../../figures/dualq/long-bbr3.toml")),
+    ("dualq/dynamic", include_str!("../../../figures/dualq/dynamic.toml")),
     #[cfg(test)]
     ("test", include_str!("test_grid.toml")),
 ];
