@@ -19,7 +19,11 @@ pub(in super::super) struct File {
     pub(super) grids: BTreeMap<String, Vec<String>>,
     pub(super) quick: Quick,
     pub(super) chart: Vec<Chart>,
+    #[serde(default)]
     pub(super) claim: Vec<Claim>,
+    /// Tables of numbers that somebody has published.
+    #[serde(default)]
+    pub(super) published: Vec<Published>,
 }
 
 /// An axis of the figure.
@@ -215,6 +219,78 @@ pub(super) struct Claim {
     #[serde(default)]
     pub(super) variants: Vec<String>,
     pub(super) cause: Option<CauseFile>,
+}
+
+/// A table of published numbers: each is a claim that ours is near it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Published {
+    /// Where they are from.
+    at: String,
+    #[serde(default, rename = "where")]
+    cells: Where,
+    /// The axes whose labels a row begins with.
+    axes: Vec<String>,
+    columns: Vec<Column>,
+    /// Labels, then a number for each column, or a text where there is none.
+    rows: Vec<Vec<toml::Value>>,
+}
+
+/// A column of published numbers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Column {
+    name: String,
+    unit: String,
+    of: String,
+    measure: String,
+    #[serde(default = "one")]
+    scale: f64,
+    /// How near ours must be, as a part of the number.
+    part: Option<f64>,
+    /// Or in its unit.
+    by: Option<f64>,
+}
+
+impl Published {
+    /// A claim for each number.
+    pub(super) fn claims(&self) -> Vec<Claim> {
+        let row = |row: &Vec<toml::Value>| {
+            let (labels, numbers) = row.split_at(self.axes.len().min(row.len()));
+            let labels: Vec<&str> = labels.iter().filter_map(toml::Value::as_str).collect();
+            let mut cells = self.cells.clone();
+            let named = self.axes.iter().zip(&labels);
+            cells.extend(named.map(|(axis, label)| (axis.clone(), Labels::One((*label).to_owned()))));
+            let place = labels.join(", ");
+            let claim = |(column, number): (&Column, &toml::Value)| {
+                let number = number.as_float().or(number.as_integer().map(|number| number as f64))?;
+                let (near, words) = match (column.part, column.by) {
+                    (Some(part), _) => (number * part, format!("{:.0} %", part * 100.0)),
+                    (None, by) => (by.unwrap_or(0.0), format!("{} {}", by.unwrap_or(0.0), column.unit)),
+                };
+                Some(Claim {
+                    text: format!("{place}: {} within {words}", column.name),
+                    paper: format!("{number} {}", column.unit),
+                    at: Some(self.at.clone()),
+                    of: column.of.clone(),
+                    measure: column.measure.clone(),
+                    scale: column.scale,
+                    cells: cells.clone(),
+                    over: None,
+                    fold: Fold::Mean,
+                    within: None,
+                    least: Some(number - near),
+                    most: Some(number + near),
+                    unit: column.unit.clone(),
+                    decimals: 2,
+                    variants: Vec::new(),
+                    cause: None,
+                })
+            };
+            self.columns.iter().zip(numbers).filter_map(claim).collect::<Vec<_>>()
+        };
+        self.rows.iter().flat_map(row).collect()
+    }
 }
 
 /// An experiment that shows why a claim does not hold: the same number elsewhere.

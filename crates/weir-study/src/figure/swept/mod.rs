@@ -28,6 +28,9 @@ const FILES: &[&str] = &[
     include_str!("../../../figures/dualq/7/figure.toml"),
     include_str!("../../../figures/dualq/8/figure.toml"),
     include_str!("../../../figures/dualq/9/figure.toml"),
+    include_str!("../../../figures/dualq/udp/figure.toml"),
+    include_str!("../../../figures/dualq/overload/figure.toml"),
+    include_str!("../../../figures/dualq/rtt/figure.toml"),
 ];
 
 /// Grids by the names that figures call them.
@@ -39,6 +42,9 @@ const GRIDS: &[(&str, &str)] = &[
     ("dualq/long-prague", include_str!("../../../figures/dualq/long-prague.toml")),
     ("dualq/long-bbr3", include_str!("../../../figures/dualq/long-bbr3.toml")),
     ("dualq/dynamic", include_str!("../../../figures/dualq/dynamic.toml")),
+    ("dualq/udp", include_str!("../../../figures/dualq/udp.toml")),
+    ("dualq/overload", include_str!("../../../figures/dualq/overload.toml")),
+    ("dualq/rtt", include_str!("../../../figures/dualq/rtt.toml")),
     #[cfg(test)]
     ("test", include_str!("test_grid.toml")),
 ];
@@ -63,7 +69,9 @@ pub(super) struct Swept {
 
 impl Swept {
     fn parse(text: &str) -> Result<Self, toml::de::Error> {
-        let file: File = toml::from_str(text)?;
+        let mut file: File = toml::from_str(text)?;
+        let published: Vec<_> = file.published.iter().flat_map(file::Published::claims).collect();
+        file.claim.extend(published);
         let axes = file.axis.iter().map(|axis| axis.name.clone()).collect();
         Ok(Self { about: About { axes, ..file.about.clone() }, file })
     }
