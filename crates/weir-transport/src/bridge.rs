@@ -233,7 +233,7 @@ impl Bridge {
     /// Drops what is no longer under way from the front: acknowledged, lost, or so much older than what is acknowledged
     /// that noq must have dropped it silently, with the keys of the handshake.
     fn forget(&mut self, newest: Time) {
-        let patience = (self.rtt.smoothed * 4).max(Duration::from_secs(1));
+        let patience = (self.rtt.smoothed * 2).max(Duration::from_millis(20));
         while self
             .flying
             .front()
@@ -384,5 +384,42 @@ impl Controller for Bridge {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use noq_proto::congestion::Controller;
+    use weir_core::{Duration, Seed, Time};
+
+    use super::{Bridge, Factory};
+    use crate::clock::Clock;
+    use crate::marks::Marks;
+
+    /// noq never says what became of a handshake's packet whose keys are gone. Rounds of controllers end once the
+    /// oldest packet under way is a later one: such a packet must not be that for long.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "noq's times have no other beginning")]
+    fn a_packet_of_the_handshake_that_nobody_acknowledges_holds_up_no_round() {
+        let entry = weir_cc::find("cubic").unwrap();
+        let random = Seed { seed: 1, run: 0 }.stream("test");
+        let factory = Factory { entry, ecn: false, random, marks: Marks::default() };
+        let began = std::time::Instant::now();
+        let at = |ms: u64| began + std::time::Duration::from_millis(ms);
+        let mut bridge = Bridge::new(Arc::new(factory), Clock::new(began), 1200);
+        bridge.on_packet_sent(at(0), 1200, 0);
+        for number in 0..6 {
+            bridge.on_packet_sent(at(20 + number * 10), 1200, number);
+        }
+        bridge.rtt.sample(Duration::from_millis(20));
+        for (number, oldest) in [(0, 0), (1, 0), (2, 0), (3, 5), (4, 6), (5, 7)] {
+            let index =
+                bridge.take(0, |packet| packet.number == number && packet.at > at(0)).map(|(index, _)| index);
+            assert_eq!(index, Some(number + 1));
+            bridge.forget(Time::ZERO + Duration::from_millis(20 + number * 10));
+            assert_eq!(bridge.first, oldest, "with packet {number} acknowledged");
+        }
     }
 }
