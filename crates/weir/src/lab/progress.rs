@@ -56,7 +56,7 @@ pub(crate) fn batch_end(
     stop: &AtomicBool,
 ) -> ExitCode {
     if continued > 0 {
-        talk::say!("weir: {continued} runs are those of an earlier command that was not finished");
+        talk::say!("weir: {continued} runs were made by an earlier command");
     }
     for warning in warnings {
         talk::say!("weir: warning: {warning}");
