@@ -27,6 +27,8 @@ mod skeleton {
 const KERNELS: &str = "dctcp";
 /// What the kernel calls Weir's; hyphens are not allowed. Another run on this host may have the name: then with a number.
 const NAME: &str = "weir_dctcp";
+/// TCP_CA_NAME_MAX (include/net/tcp.h).
+const NAME_BYTES: usize = 16;
 /// How many runs on this host may have one of their own.
 const MOST: u32 = 1000;
 /// What the kernel's types say of what it can do, and what that is called.
@@ -69,7 +71,7 @@ impl From<DctcpError> for RunError {
 /// What flows of a run get who ask for DCTCP.
 pub(crate) struct Dctcp {
     /// Weir's, if it is needed.
-    registered: Option<Registered>,
+    registered: Option<WeirDctcp>,
     /// Whether flows who asked for the kernel's get Weir's.
     instead: bool,
 }
@@ -77,11 +79,9 @@ pub(crate) struct Dctcp {
 impl Dctcp {
     /// Registers Weir's if one of the flows asks for that, or for the kernel's where there is none.
     pub(crate) fn of(flows: &[Flow]) -> Result<Self, DctcpError> {
-        let asks =
-            |name: &str| flows.iter().any(|flow| flow.stack == Stack::Tcp && flow.controller == name);
-        let instead =
-            asks(KERNELS) && !traffic::kernel_gives_controller(KERNELS).map_err(DctcpError::Ask)?;
-        let registered = (instead || asks(DCTCP)).then(Registered::new).transpose()?;
+        let asks = |name: &str| flows.iter().any(|flow| flow.stack == Stack::Tcp && flow.controller == name);
+        let instead = asks(KERNELS) && !kernel_has_it()?;
+        let registered = (instead || asks(DCTCP)).then(WeirDctcp::register).transpose()?;
         Ok(Self { registered, instead })
     }
 
@@ -100,25 +100,35 @@ impl Dctcp {
     }
 }
 
-/// Whether flows get a DCTCP here, and whose: for `weir doctor`.
+fn kernel_has_it() -> Result<bool, DctcpError> {
+    traffic::kernel_gives_controller(KERNELS).map_err(DctcpError::Ask)
+}
+
+/// Whose DCTCP flows get that ask for `dctcp` over TCP, in words.
 ///
 /// # Errors
 /// Why they get none.
-pub fn whose() -> Result<&'static str, DctcpError> {
-    if traffic::kernel_gives_controller(KERNELS).map_err(DctcpError::Ask)? {
+pub fn whose_dctcp() -> Result<&'static str, DctcpError> {
+    if kernel_has_it()? {
         return Ok("the kernel's");
     }
-    Registered::new().map(|_| "Weir's, by eBPF")
+    WeirDctcp::register().map(|_| "Weir's, by eBPF")
 }
 
-/// Weir's, in the kernel until this is dropped.
-struct Registered {
+/// Weir's DCTCP, which the kernel's TCP has until this is dropped or the process ends. Connections that have it by then
+/// keep it.
+#[derive(Debug)]
+pub struct WeirDctcp {
     name: String,
     _link: Link,
 }
 
-impl Registered {
-    fn new() -> Result<Self, DctcpError> {
+impl WeirDctcp {
+    /// Registers it with the kernel, under a name that no other has.
+    ///
+    /// # Errors
+    /// [`DctcpError`] without root, before Linux 6.4, or on a kernel without BTF.
+    pub fn register() -> Result<Self, DctcpError> {
         let btf = Btf::from_vmlinux()
             .map_err(|_| DctcpError::Lacks { lacks: "descriptions of its types (CONFIG_DEBUG_INFO_BTF)" })?;
         for (name, lacks) in NEEDED {
@@ -129,11 +139,9 @@ impl Registered {
         let mut number = 1;
         loop {
             let name = if number == 1 { NAME.to_owned() } else { format!("{NAME}{number}") };
-            match register(&name) {
+            match load(&name) {
                 Ok(link) => return Ok(Self { name, _link: link }),
-                Err((_, error))
-                    if error.kind() == libbpf_rs::ErrorKind::AlreadyExists && number < MOST =>
-                {
+                Err((_, error)) if error.kind() == libbpf_rs::ErrorKind::AlreadyExists && number < MOST => {
                     number += 1;
                 }
                 Err((what, error)) => {
@@ -142,17 +150,21 @@ impl Registered {
             }
         }
     }
+
+    /// What the option `TCP_CONGESTION` calls it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 /// Loads the programs and registers them under `name`.
-fn register(name: &str) -> Result<Link, (&'static str, libbpf_rs::Error)> {
+fn load(name: &str) -> Result<Link, (&'static str, libbpf_rs::Error)> {
     let failed = |what: &'static str| move |error| (what, error);
     let mut storage = MaybeUninit::uninit();
-    let mut open =
-        skeleton::DctcpSkelBuilder::default().open(&mut storage).map_err(failed("opened"))?;
-    let taken = &mut open.struct_ops.weir_dctcp_mut().name;
-    *taken = [0; 16];
-    for (to, from) in taken.iter_mut().zip(name.bytes()) {
+    let mut open = skeleton::DctcpSkelBuilder::default().open(&mut storage).map_err(failed("opened"))?;
+    let place = &mut open.struct_ops.weir_dctcp_mut().name;
+    *place = [0; NAME_BYTES];
+    for (to, from) in place.iter_mut().zip(name.bytes()) {
         *to = from as _;
     }
     let mut skeleton = open.load().map_err(failed("loaded"))?;

@@ -16,7 +16,7 @@ mod real;
 mod record;
 mod sim;
 
-pub use dctcp::{DctcpError, whose as whose_dctcp};
+pub use dctcp::{DctcpError, WeirDctcp, whose_dctcp};
 pub use run::{Cost, Progress, RunError, RunOptions, check, run};
 pub use world::{ALL, Clock, EMU, KERNEL, SIM, VM, World};
 

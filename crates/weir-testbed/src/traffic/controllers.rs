@@ -200,7 +200,10 @@ mod tests {
         let error = found(Stack::Tcp, "renno").unwrap_err().to_string();
         assert!(error.contains("did you mean 'reno'? known are reno, "), "{error}");
         let error = found(Stack::Tcp, "westwood").unwrap_err().to_string();
-        assert!(error.ends_with("'westwood'; known are reno, cubic, bbr, dctcp, weir-dctcp, prague"), "{error}");
+        assert!(
+            error.ends_with("'westwood'; known are reno, cubic, bbr, dctcp, weir-dctcp, prague"),
+            "{error}"
+        );
         assert!(found(Stack::Udp, "cubic").is_err());
     }
 

@@ -31,8 +31,8 @@ use crate::host::{HostError, Namespace};
 use report::{ClientReport, ServerReport};
 
 pub use controllers::{
-    CONTROLLERS, DCTCP, Named, UnknownController, catalogue_name, find_controller, kernel_gives_controller, kernel_has_controller,
-    quic_controllers,
+    CONTROLLERS, DCTCP, Named, UnknownController, catalogue_name, find_controller, kernel_gives_controller,
+    kernel_has_controller, quic_controllers,
 };
 pub use quic::MAX_DATAGRAM;
 pub use report::{FlowResult, SpinCount, UdpResult};
