@@ -7,11 +7,12 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-use libbpf_rs::Link;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{ErrorKind, Link};
 use thiserror::Error;
+use weir_kernel::talk;
 use weir_scenario::Flow;
 use weir_testbed::traffic::{self, DCTCP, Stack, TcpSpec};
 
@@ -31,6 +32,8 @@ const NAME: &str = "weir_dctcp";
 const NAME_BYTES: usize = 16;
 /// How many runs on this host may have one of their own.
 const MOST: u32 = 1000;
+/// Lines of the verifier's that an error quotes.
+const LAST_WORDS: usize = 3;
 /// What the kernel's types say of what it can do, and what that is called.
 const NEEDED: [(&str, &str); 2] = [
     ("bpf_struct_ops_tcp_congestion_ops", "TCP congestion controls by eBPF (CONFIG_BPF_JIT)"),
@@ -139,13 +142,13 @@ impl WeirDctcp {
         let mut number = 1;
         loop {
             let name = if number == 1 { NAME.to_owned() } else { format!("{NAME}{number}") };
-            match load(&name) {
+            let (loaded, words) = talk::listen(|| load(&name));
+            match loaded {
                 Ok(link) => return Ok(Self { name, _link: link }),
-                Err((_, error)) if error.kind() == libbpf_rs::ErrorKind::AlreadyExists && number < MOST => {
-                    number += 1;
-                }
+                Err((_, error)) if error.kind() == ErrorKind::AlreadyExists && number < MOST => number += 1,
                 Err((what, error)) => {
-                    return Err(DctcpError::Register { what, message: format!("{error:#}") });
+                    let message = format!("{error:#}{}", verifiers(&words));
+                    return Err(DctcpError::Register { what, message });
                 }
             }
         }
@@ -155,6 +158,13 @@ impl WeirDctcp {
     pub fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// The last that the verifier said, if it refused a program.
+fn verifiers(words: &str) -> String {
+    let Some((log, _)) = words.split_once("-- END PROG LOAD LOG --") else { return String::new() };
+    let lines: Vec<_> = log.lines().collect();
+    format!(": {}", lines[lines.len().saturating_sub(LAST_WORDS)..].join("; "))
 }
 
 /// Loads the programs and registers them under `name`.
