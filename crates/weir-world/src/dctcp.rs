@@ -26,7 +26,7 @@ mod skeleton {
 
 /// What the kernel calls its own, and scenarios the one that there is.
 const KERNELS: &str = "dctcp";
-/// What the kernel calls Weir's; hyphens are not allowed. Another run on this host may have the name: then with a number.
+/// What the kernel calls Weir's; hyphens are not allowed. Where another run on this host has it, with a number.
 const NAME: &str = "weir_dctcp";
 /// TCP_CA_NAME_MAX (include/net/tcp.h).
 const NAME_BYTES: usize = 16;

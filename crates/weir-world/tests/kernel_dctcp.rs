@@ -1,5 +1,5 @@
-//! Weir's DCTCP in the kernel's TCP (`bpf/dctcp.bpf.c`): that it comes and goes with a run, what it makes of a connection
-//! without ECN, that it answers marks, and that it fares as the kernel's own.
+//! Weir's DCTCP in the kernel's TCP (`bpf/dctcp.bpf.c`): that it comes and goes with a run, what it makes of a
+//! connection without ECN, that it answers marks, and that it fares as the kernel's own.
 //!
 //! Needs root and a kernel with links of struct_ops (Linux 6.4); without, each test prints why it does nothing. It is
 //! compared with the kernel's own where there is one and time is counted: in a guest of `weir vm run --clock counted`,
