@@ -1,5 +1,8 @@
-//! Compiles the eBPF programs that listen to the kernel's queues and generates their typed loader.
+//! Compiles the eBPF programs that listen to the kernel's queues, and those that are its TCP's DCTCP, and generates their
+//! typed loaders.
 
 fn main() {
-    weir_bpf_build::skeleton("measure");
+    for name in ["measure", "dctcp"] {
+        weir_bpf_build::skeleton(name);
+    }
 }

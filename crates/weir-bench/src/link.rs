@@ -256,7 +256,11 @@ fn measure(
                 start: Duration::ZERO,
                 amount: Amount::Time(seconds + WARM_UP * 3),
                 ecn: false,
-                traffic: Traffic::Tcp(TcpSpec { controller: "cubic".to_owned(), two_way: false }),
+                traffic: Traffic::Tcp(TcpSpec {
+                    controller: "cubic".to_owned(),
+                    registered: None,
+                    two_way: false,
+                }),
             };
             Transfer::launch(&spec, &topology.server, &topology.client, &control)
         })

@@ -33,7 +33,7 @@ mod step;
 mod superpackets;
 mod sweep;
 mod sys;
-mod talk;
+pub mod talk;
 mod testrun;
 mod tree;
 mod up;

@@ -20,7 +20,7 @@ fn hear(level: PrintLevel, words: String) {
 }
 
 /// Runs `call` and returns what libbpf said meanwhile on this thread.
-pub(super) fn listen<T>(call: impl FnOnce() -> T) -> (T, String) {
+pub fn listen<T>(call: impl FnOnce() -> T) -> (T, String) {
     static SET: Once = Once::new();
     SET.call_once(|| {
         let _ = set_print(Some((PrintLevel::Debug, hear)));

@@ -23,7 +23,8 @@ keys! {
     stack: Stack = stack => Key::of("`tcp`, `quic`, `udp`").required();
 
     /// Congestion control. TCP has `reno`, `cubic`, `bbr`, `dctcp` and `prague`, as far as the kernel has them
-    /// (`weir doctor` lists them). QUIC has noq's `newreno` (or `reno`), `cubic` and `bbr3` (or `bbr`), and
+    /// (`weir doctor` lists them), and `weir-dctcp`, which is [Weir's by eBPF](cc/dctcp.md#over-the-kernels-tcp); so is
+    /// `dctcp` where the kernel has none. QUIC has noq's `newreno` (or `reno`), `cubic` and `bbr3` (or `bbr`), and
     /// [all of Weir's](cc/README.md#over-real-quic), such as `copa` or `weir-cubic`. World `sim` has all of
     /// [cc](cc/README.md) for TCP and QUIC.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -242,7 +243,8 @@ impl Flow {
 
     /// Whether its controller uses ECN though `ecn` does not say so: the kernel's then asks for it by itself.
     pub(super) fn needs_ecn(&self) -> bool {
-        self.stack != Stack::Udp && weir_cc::find(&self.controller).is_ok_and(weir_cc::Entry::needs_ecn)
+        let name = traffic::catalogue_name(&self.controller);
+        self.stack != Stack::Udp && weir_cc::find(name).is_ok_and(weir_cc::Entry::needs_ecn)
     }
 
     pub(super) fn check(&self) -> Result<(), Refusal> {

@@ -7,6 +7,7 @@ use weir_law::Law;
 use weir_link::{LinkConfig, PipelineConfig};
 
 use crate::capture::Capture;
+use crate::dctcp::Dctcp;
 use crate::gather;
 use crate::link_thread::{RunningLink, frames, step};
 use crate::real::{
@@ -58,7 +59,8 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let mut link = prepare(scenario, &topology, options, tap)?;
     // Flows end when `control` is dropped at the latest, the bottleneck when `link` is: also where `?` leaves early.
     let control = StopOnDrop(Control::held());
-    let running = launch(scenario, &flows, &topology, &control.0, options.run)?;
+    let dctcp = Dctcp::of(&flows)?;
+    let running = launch(scenario, &flows, &dctcp, &topology, &control.0, options.run)?;
     let (start, since_1970) = time_zero();
     began.get_or_init(|| since_1970);
     link.begin_at(start);
@@ -76,7 +78,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     capture.map(Capture::finish).transpose()?;
     let report = finished.report;
     let ended = Ended {
-        io: format!("{}, {} scheduling", report.path, report.scheduling),
+        io: format!("{}, {} scheduling{}", report.path, report.scheduling, dctcp.note()),
         flows: joined.flows,
         detections: joined.detections,
         health: gather::emulator_health(scenario, &report, &recorder),

@@ -6,6 +6,7 @@ pub mod vm;
 pub mod world;
 
 mod capture;
+mod dctcp;
 mod detect;
 mod emu;
 mod gather;
@@ -15,6 +16,7 @@ mod real;
 mod record;
 mod sim;
 
+pub use dctcp::{DctcpError, WeirDctcp, whose_dctcp};
 pub use run::{Cost, Progress, RunError, RunOptions, check, run};
 pub use world::{ALL, Clock, EMU, KERNEL, SIM, VM, World};
 

@@ -16,6 +16,7 @@ use weir_testbed::traffic::{
     self, Amount, Control, FlowSpec, QuicSpec, Stack, TcpSpec, Traffic, TrafficError, TwinsSpec, UdpSpec,
 };
 
+use crate::dctcp::Dctcp;
 use crate::detect;
 use crate::run::{Progress, RunError, RunOptions};
 
@@ -148,6 +149,7 @@ pub(crate) type Running = (usize, traffic::Transfer);
 pub(crate) fn launch(
     scenario: &Scenario,
     flows: &[Flow],
+    dctcp: &Dctcp,
     topology: &Topology,
     control: &Control,
     run: u64,
@@ -160,6 +162,9 @@ pub(crate) fn launch(
             continue;
         }
         let mut spec = flow_spec(scenario, flow, index, hosts.at(index), topology, run);
+        if let Traffic::Tcp(tcp) = &mut spec.traffic {
+            dctcp.name(tcp);
+        }
         if let (Some(names), Some(light)) = (flow.detection(), flows.get(index + 1)) {
             spec.traffic = Traffic::Twins(TwinsSpec {
                 names,
@@ -234,6 +239,7 @@ fn flow_spec(
         traffic: match flow.stack {
             Stack::Tcp => Traffic::Tcp(TcpSpec {
                 controller: flow.controller.clone(),
+                registered: None,
                 two_way: flow.pattern == Pattern::TwoWay,
             }),
             Stack::Quic => Traffic::Quic(QuicSpec {

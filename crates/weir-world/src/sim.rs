@@ -145,8 +145,7 @@ fn check(scenario: &Scenario) -> Result<(), Refusal> {
                 return fail("rate", format!("{message}; lower it"));
             }
             Stack::Udp => continue,
-            Stack::Tcp => flow.controller.as_str(),
-            Stack::Quic => traffic::catalogue_name(&flow.controller),
+            Stack::Tcp | Stack::Quic => traffic::catalogue_name(&flow.controller),
         };
         if let Err(error) = weir_cc::find(name) {
             return fail("controller", error.to_string());
@@ -271,7 +270,7 @@ fn spec(
     path: &[HopId],
 ) -> Result<FlowSpec, weir_sim::SpecError> {
     let kind = match flow.stack {
-        Stack::Tcp => Kind::Tcp(flow.controller.clone()),
+        Stack::Tcp => Kind::Tcp(traffic::catalogue_name(&flow.controller).to_owned()),
         Stack::Quic => Kind::Quic(traffic::catalogue_name(&flow.controller).to_owned()),
         Stack::Udp => Kind::Datagrams(flow.rate.unwrap_or_default()),
     };

@@ -16,6 +16,7 @@ pub(super) fn checks() -> Vec<Check> {
         af_xdp(),
         ebpf(),
         controllers(),
+        dctcp(),
         check("QUIC congestion controls", Ok(traffic::quic_controllers().collect::<Vec<_>>().join(" "))),
         processors(),
     ]
@@ -97,6 +98,11 @@ fn ebpf() -> Check {
             (Status::Limited, format!("{error}; runs use packet sockets instead"), as_root())
         }),
     )
+}
+
+fn dctcp() -> Check {
+    let whose = weir_world::whose_dctcp().map(str::to_owned);
+    check("TCP dctcp", whose.map_err(|error| (Status::Limited, error.to_string(), as_root())))
 }
 
 fn controllers() -> Check {

@@ -1,6 +1,7 @@
 //! The congestion controllers that flows can ask for by name.
 //!
 //! TCP controllers are the kernel's (net/ipv4/tcp_*.c): whether this kernel has one is known only when a socket asks.
+//! One is Weir's own, [`DCTCP`], which is registered with the kernel while a run needs it.
 //! QUIC has all of weir-cc's, as `weir-NAME` or, where noq has none of that name, by their plain name. noq's
 //! (noq-proto 1.4, src/congestion) keep theirs:
 //!
@@ -15,13 +16,14 @@
 //!   same way, but while probing and in Startup it has no effect. There is no response to the share of marks (BBRv3's
 //!   DCTCP-like rule).
 
-use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::{fmt, io};
 
 use thiserror::Error;
 use weir_cc::Entry;
 use weir_core::words;
 
-use super::Stack;
+use super::{Stack, socket};
 
 /// Pairs of stack and controller of its own, TCP's first. TCP may know more: whatever the kernel has registered, eBPF
 /// included. QUIC has weir-cc's besides.
@@ -30,16 +32,20 @@ pub const CONTROLLERS: &[(Stack, &str)] = &[
     (Stack::Tcp, "cubic"),
     (Stack::Tcp, "bbr"),
     (Stack::Tcp, "dctcp"),
+    (Stack::Tcp, DCTCP),
     (Stack::Tcp, "prague"),
     (Stack::Quic, "newreno"),
     (Stack::Quic, "cubic"),
     (Stack::Quic, "bbr3"),
 ];
 
+/// DCTCP for the kernel's TCP that Weir brings along, by eBPF: `bpf/dctcp.bpf.c`, which the worlds load.
+pub const DCTCP: &str = "weir-dctcp";
+
 /// Other names by which people ask for a controller.
 const ALIASES: &[(Stack, &str, &str)] = &[(Stack::Quic, "reno", "newreno"), (Stack::Quic, "bbr", "bbr3")];
 
-/// What asks for a controller of weir-cc over QUIC where noq has one of the same name.
+/// What asks for Weir's controller where the stack, noq or the kernel, has one of the same name.
 const PREFIX: &str = "weir-";
 
 /// A controller that a stack has.
@@ -71,7 +77,7 @@ pub fn quic_controllers() -> impl Iterator<Item = String> {
     noq.chain(weir_cc::catalog::all().map(|entry| Named::Catalogue(entry).to_string()))
 }
 
-/// What weir-cc calls the controller of QUIC's that scenarios call `name`.
+/// What weir-cc calls the controller that scenarios call `name` over QUIC, or over TCP if it is [`DCTCP`].
 pub fn catalogue_name(name: &str) -> &str {
     name.strip_prefix(PREFIX).unwrap_or(name)
 }
@@ -166,6 +172,19 @@ pub fn kernel_has_controller(name: &str) -> bool {
     available.is_ok_and(|available| available.split_whitespace().any(|known| known == name))
 }
 
+/// Whether a TCP socket of this process gets `name`, whose module the kernel loads if it has to.
+///
+/// # Errors
+/// If there is no socket to be had, or none may have it.
+pub fn kernel_gives_controller(name: &str) -> io::Result<bool> {
+    let socket = socket::bound(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), libc::SOCK_STREAM)?;
+    match socket::set_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Named, Stack, find_controller, quic_controllers};
@@ -181,7 +200,10 @@ mod tests {
         let error = found(Stack::Tcp, "renno").unwrap_err().to_string();
         assert!(error.contains("did you mean 'reno'? known are reno, "), "{error}");
         let error = found(Stack::Tcp, "westwood").unwrap_err().to_string();
-        assert!(error.ends_with("'westwood'; known are reno, cubic, bbr, dctcp, prague"), "{error}");
+        assert!(
+            error.ends_with("'westwood'; known are reno, cubic, bbr, dctcp, weir-dctcp, prague"),
+            "{error}"
+        );
         assert!(found(Stack::Udp, "cubic").is_err());
     }
 

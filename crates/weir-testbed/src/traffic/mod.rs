@@ -31,8 +31,8 @@ use crate::host::{HostError, Namespace};
 use report::{ClientReport, ServerReport};
 
 pub use controllers::{
-    CONTROLLERS, Named, UnknownController, catalogue_name, find_controller, kernel_has_controller,
-    quic_controllers,
+    CONTROLLERS, DCTCP, Named, UnknownController, catalogue_name, find_controller, kernel_gives_controller,
+    kernel_has_controller, quic_controllers,
 };
 pub use quic::MAX_DATAGRAM;
 pub use report::{FlowResult, SpinCount, UdpResult};
@@ -99,8 +99,10 @@ pub enum Traffic {
 /// How a TCP flow behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSpec {
-    /// A controller that the kernel has, see [`CONTROLLERS`].
+    /// A controller that the kernel has, see [`CONTROLLERS`]; what results call it.
     pub controller: String,
+    /// What the kernel calls it, if not the same.
+    pub registered: Option<String>,
     /// Whether the client sends back half of what it reads, after each read, as in the CRQ prototype: the two-way
     /// pattern, in which data and acknowledgements share packets.
     pub two_way: bool,

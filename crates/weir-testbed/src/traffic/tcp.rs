@@ -34,7 +34,7 @@ static ZEROS: [u8; WRITE] = [0; WRITE];
 
 pub(super) fn start(ends: &Ends<'_>, spec: &TcpSpec) -> Result<Threads, TrafficError> {
     let (server_addr, client_addr) = (ends.spec.server, ends.spec.client);
-    let controller = spec.controller.as_str();
+    let controller = spec.registered.as_ref().unwrap_or(&spec.controller).as_str();
     let listener = ends.open(
         ends.server,
         || format!("listen on {server_addr}"),

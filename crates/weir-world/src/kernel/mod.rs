@@ -24,6 +24,7 @@ use weir_core::{Duration, Seed};
 use weir_kernel::{KernelError, identify};
 
 use crate::capture::Capture;
+use crate::dctcp::Dctcp;
 use crate::gather;
 use crate::real::{StopOnDrop, check_real, join, launch, port, since, time_zero, topology_spec, watch};
 use crate::record::Recorder;
@@ -159,7 +160,8 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let mut listener = Listener::start(scenario, &tree, measured, classifier.events()?, recorder)?;
     // Flows end when `control` is dropped at the latest, the threads when theirs are: also where `?` leaves early.
     let control = StopOnDrop(Control::held());
-    let running = launch(scenario, &flows, &topology, &control.0, options.run)?;
+    let dctcp = Dctcp::of(&flows)?;
+    let running = launch(scenario, &flows, &dctcp, &topology, &control.0, options.run)?;
     let (start, since_1970) = time_zero();
     began.get_or_init(|| since_1970);
     listener.begin_at(start);
@@ -170,7 +172,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let stopped = since(start);
     control.0.stop();
     let joined = join(flows, running, stopped);
-    let io = format!("kernel htb, {}", delays.describe());
+    let io = format!("kernel htb, {}{}", delays.describe(), dctcp.note());
     let delayed = delays.stop()?;
     drain(&listener);
     let qdiscs = topology.bottleneck.disciplines(device)?;
