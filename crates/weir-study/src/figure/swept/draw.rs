@@ -137,7 +137,9 @@ fn lines_chart<'a>(
     let places = table.labels(&selected, across_axis);
     let numbers: Option<Vec<f64>> = places.iter().map(|label| leading_number(label)).collect();
     let positions = match numbers {
-        Some(numbers) if places.len() > 1 => Positions::Scale(numbers, across.to_owned()),
+        Some(numbers) if places.len() > 1 && are_apart(&numbers) => {
+            Positions::Scale(numbers, across.to_owned())
+        }
         _ => Positions::Names(places.clone()),
     };
     let mut names: Vec<String> = Vec::new();
@@ -185,6 +187,11 @@ fn lines_chart<'a>(
     names.truncate(MOST_LINES);
     let note = "Dot: mean over the runs; bar: 95 % confidence. Hover a dot for its numbers.".to_owned();
     (Head { title, note, legend: if names.len() > 1 { names } else { Vec::new() } }, drawn)
+}
+
+/// Whether no two are equal, as those of "5/10" and "5/20" are.
+fn are_apart(numbers: &[f64]) -> bool {
+    numbers.iter().enumerate().all(|(index, number)| !numbers[..index].contains(number))
 }
 
 /// The number that a label begins with.
