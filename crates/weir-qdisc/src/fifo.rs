@@ -11,7 +11,7 @@ pub use keys::{BfifoConfig, PfifoConfig};
 use weir_core::{Backlog, EventSink, Packet, Time};
 
 use crate::Qdisc;
-use crate::ring::{QueueLimit, Ring};
+use weir_queue::{QueueLimit, Ring};
 
 /// A drop-tail queue limited in packets (`pfifo`).
 #[derive(Clone, Debug)]
