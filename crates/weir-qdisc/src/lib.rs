@@ -31,6 +31,7 @@ mod pie;
 mod red;
 mod share;
 mod step;
+mod tbf;
 
 pub use cake::{Cake, CakeConfig, HostIsolation};
 pub use codel::{CeThreshold, Codel, CodelConfig, KernelVariant};
@@ -42,5 +43,6 @@ pub use fifo::{Bfifo, Pfifo};
 pub use fq::{Fq, FqConfig};
 pub use fq_codel::{FqCodel, FqCodelConfig};
 pub use limit::Limit;
+pub use tbf::{Tbf, TbfConfig};
 
 pub use weir_queue::{Qdisc, QueueLimit};
