@@ -11,7 +11,6 @@
 //! | tokens beyond `burst` are lost, so that a bucket of one packet loses all of a late wake-up | the same |
 //! | the inner queue is a `bfifo` of `limit` bytes | the same |
 //! | `peakrate` and its `mtu`, `overhead`, `linklayer`, another inner queue | not offered |
-//! | `burst` is read back from ticks of 64 ns by an older `tc` | whole bytes (`TCA_TBF_BURST`) |
 
 mod keys;
 
