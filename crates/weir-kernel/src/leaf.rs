@@ -38,6 +38,8 @@ pub enum LeafKind {
     Pfifo,
     /// Drop-tail, limited in bytes.
     Bfifo,
+    /// A token bucket before drop-tail.
+    Tbf,
 }
 
 /// What is to be known of a kind.
@@ -52,7 +54,7 @@ struct Row {
     /// Its AQM refuses packets on arrival, so that a refusal need not mean that it is full.
     early: bool,
     /// It keeps the MTU that the interface had when it was made (`codel_init`, `fq_codel_init`, `fq_init`,
-    /// `fq_pie_init`). The others count no MTU, or read it for each packet (`pie_drop_early`); CAKE's counts for its
+    /// `fq_pie_init`), as does a bucket of one packet. The others count no MTU, or read it for each packet (`pie_drop_early`); CAKE's counts for its
     /// own shaper alone.
     keeps_mtu: bool,
     /// Its options can be changed one by one; RED and CAKE compute theirs together at the start.
@@ -64,7 +66,7 @@ const fn row(kind: LeafKind, name: &'static str, option: &'static str) -> Row {
 }
 
 /// All kinds, in the order of [`LeafKind`].
-const TABLE: [Row; 9] = [
+const TABLE: [Row; 10] = [
     Row { keeps_mtu: true, ..row(LeafKind::Codel, "codel", "CONFIG_NET_SCH_CODEL") },
     Row { in_order: false, keeps_mtu: true, ..row(LeafKind::FqCodel, "fq_codel", "CONFIG_NET_SCH_FQ_CODEL") },
     Row { early: true, ..row(LeafKind::Pie, "pie", "CONFIG_NET_SCH_PIE") },
@@ -79,11 +81,12 @@ const TABLE: [Row; 9] = [
     Row { in_order: false, changes: false, ..row(LeafKind::Cake, "cake", "CONFIG_NET_SCH_CAKE") },
     row(LeafKind::Pfifo, "pfifo", "CONFIG_NET_SCHED"),
     row(LeafKind::Bfifo, "bfifo", "CONFIG_NET_SCHED"),
+    Row { keeps_mtu: true, ..row(LeafKind::Tbf, "tbf", "CONFIG_NET_SCH_TBF") },
 ];
 
 impl LeafKind {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Codel,
         Self::FqCodel,
         Self::Pie,
@@ -93,6 +96,7 @@ impl LeafKind {
         Self::Cake,
         Self::Pfifo,
         Self::Bfifo,
+        Self::Tbf,
     ];
 
     fn row(self) -> &'static Row {

@@ -29,11 +29,11 @@ use weir_core::{
 };
 
 use crate::Qdisc;
-use crate::flow_hash::FlowHash;
-use crate::links::{Links, List};
-use crate::store::{Fifo, Store};
 use cobalt::{Cobalt, CobaltParams};
 use hosts::{Hosts, QUEUES, Use};
+use weir_queue::FlowHash;
+use weir_queue::{Fifo, Store};
+use weir_queue::{Links, List};
 
 /// Parameters of [`Cake`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,8 +28,8 @@ pub(crate) use keys::LAW_WORDS;
 use weir_core::{Backlog, Duration, EventKind, EventSink, Packet, Time};
 
 use crate::Qdisc;
-use crate::ring::{QueueLimit, Ring};
 use law::{ControlLaw, Params, Source};
+use weir_queue::{QueueLimit, Ring};
 
 /// The kernel whose details are followed; both share all else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -28,6 +28,7 @@ pub use crate::pi2::{Pi2Keys, Scalable};
 pub use crate::pie::{PieKeys, PieVariant};
 pub use crate::red::RedKeys;
 pub use crate::step::{StepKeys, Threshold};
+pub use crate::tbf::TbfKeys;
 pub use crq::{CrqKeys, SplitKind};
 pub use given::GivenQdisc;
 pub use registered::{RegisterError, Registered, register};

@@ -22,7 +22,7 @@ use weir_core::{
 
 use crate::Qdisc;
 use crate::edge::{BucketLevels, BucketMarker, EdgeKind, RateMarker};
-use crate::ring::{QueueLimit, Ring};
+use weir_queue::{QueueLimit, Ring};
 
 /// Parameters of [`Csaqm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

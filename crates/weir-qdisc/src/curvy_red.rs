@@ -20,8 +20,8 @@ use weir_core::{Backlog, DropReason, Duration, EventKind, EventSink, MarkReason,
 use crate::curve::{Smoothed, exceeds, ramp};
 use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::pi2::Scalable;
-use crate::ring::Ring;
 use crate::{Limit, Qdisc};
+use weir_queue::Ring;
 
 /// Keys of `kind = "curvy_red"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -22,9 +22,9 @@ pub use keys::DrrKeys;
 use weir_core::{Backlog, DropReason, EventKind, EventSink, Packet, Random, Time};
 
 use crate::Qdisc;
-use crate::flow_hash::FlowHash;
-use crate::links::{Links, List};
-use crate::store::{Fifo, Store};
+use weir_queue::FlowHash;
+use weir_queue::{Fifo, Store};
+use weir_queue::{Links, List};
 
 /// Parameters of [`Drr`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use weir_core::{Backlog, DropReason, EventSink, Packet, QueueId, Time};
 
 use crate::pi2::Scalable;
-use crate::ring::{QueueLimit, Ring};
+use weir_queue::{QueueLimit, Ring};
 
 /// The names of the queues, in the order of their ids.
 pub(crate) const NAMES: &[&str] = &["classic", "l4s"];
@@ -73,8 +73,8 @@ impl Dual {
 mod tests {
     use super::Dual;
     use crate::pi2::Scalable;
-    use crate::ring::QueueLimit;
     use weir_core::{DropReason, Ecn, Event, EventKind, FlowId, Packet, QueueId, Time};
+    use weir_queue::QueueLimit;
 
     #[test]
     fn codepoints_choose_the_queue_and_both_share_the_limit() {

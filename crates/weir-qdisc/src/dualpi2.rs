@@ -34,8 +34,8 @@ use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
 use crate::pi2::{Scalable, check_controller};
 use crate::step::Threshold;
-use crate::timer::Timer;
 use crate::{Limit, Qdisc};
+use weir_queue::Timer;
 
 choice! {
     /// Whose DualPI2.

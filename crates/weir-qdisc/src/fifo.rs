@@ -1,8 +1,8 @@
 //! Drop-tail queues: `Pfifo` counts packets, `Bfifo` wire bytes. The rules are the kernel's (`net/sched/sch_fifo.c`): a
 //! `pfifo` takes a packet while it holds fewer than its limit, a `bfifo` takes it if the backlog with it stays within
 //! the limit. Differences: the kernel takes its default limit from the device (`txqueuelen` packets), here
-//! [`QdiscConfig`](crate::QdiscConfig) gives it; the CRQ prototype's "drop-tail" is a `tbf` with a byte limit, which is
-//! a `Bfifo` behind a link.
+//! [`QdiscConfig`](crate::QdiscConfig) gives it; the CRQ prototype's "drop-tail" is a `tbf` with a bucket of one
+//! packet, which is a `Bfifo` only where no wake-up is late ([`Tbf`](crate::Tbf)).
 
 mod keys;
 
@@ -11,7 +11,7 @@ pub use keys::{BfifoConfig, PfifoConfig};
 use weir_core::{Backlog, EventSink, Packet, Time};
 
 use crate::Qdisc;
-use crate::ring::{QueueLimit, Ring};
+use weir_queue::{QueueLimit, Ring};
 
 /// A drop-tail queue limited in packets (`pfifo`).
 #[derive(Clone, Debug)]

@@ -22,9 +22,9 @@ pub use keys::FqKeys;
 use weir_core::{Backlog, DropReason, Duration, Ecn, EventKind, EventSink, MarkReason, Packet, Random, Time};
 
 use crate::Qdisc;
-use crate::flow_hash::FlowHash;
-use crate::links::{Links, List};
-use crate::store::{Fifo, Store};
+use weir_queue::FlowHash;
+use weir_queue::{Fifo, Store};
+use weir_queue::{Links, List};
 
 /// Packets that the fast path holds before packets are distinguished by flow (`fq_fastpath_check`).
 const FAST_PATH: u32 = 8;

@@ -27,10 +27,10 @@ pub use keys::FqCodelKeys;
 use weir_core::{Backlog, DropReason, Duration, EventKind, EventSink, Packet, Random, Time};
 
 use crate::codel::law::{ControlLaw, Params, Source};
-use crate::flow_hash::FlowHash;
-use crate::rounds::Rounds;
-use crate::store::{Fifo, Store};
 use crate::{CeThreshold, CodelConfig, KernelVariant, Qdisc, QueueLimit};
+use weir_queue::FlowHash;
+use weir_queue::Rounds;
+use weir_queue::{Fifo, Store};
 
 /// Parameters of [`FqCodel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,15 +22,16 @@ use weir_core::{
     Backlog, Bytes, DropReason, Duration, EventKind, EventSink, MarkReason, Packet, Random, Time,
 };
 
-use crate::flow_hash::{FlowHash, checked_flows};
+use crate::keys::checked_flows;
 use crate::keys::{BuildContext, ConfigError, Keys, Word, join, write_unusual};
 use crate::pie::PieKeys;
 use crate::pie::kernel::KernelPie;
 use crate::pie::{CONTROL_WORDS, Control};
-use crate::rounds::Rounds;
-use crate::store::{Fifo, Store};
-use crate::timer::Timer;
 use crate::{Limit, Qdisc};
+use weir_queue::FlowHash;
+use weir_queue::Rounds;
+use weir_queue::Timer;
+use weir_queue::{Fifo, Store};
 
 /// Keys of `kind = "fq_pie"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -72,6 +72,15 @@ pub(crate) const fn join<const A: usize, const B: usize, const N: usize>(
     all
 }
 
+/// A number of queues that the kernel takes too.
+pub(crate) fn checked_flows(flows: u32) -> Result<u32, ConfigError> {
+    if (1..=65_536).contains(&flows) {
+        Ok(flows)
+    } else {
+        Err(ConfigError::refused("flows", format!("{flows} queues are not from 1 to 65536")))
+    }
+}
+
 /// Writes ` key value`, unless the value is the `usual` one.
 pub(crate) fn write_unusual<T: PartialEq + Display>(
     f: &mut fmt::Formatter<'_>,

@@ -23,9 +23,9 @@ use weir_core::{Backlog, DropReason, Duration, Ecn, EventSink, MarkReason, Packe
 use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
 use crate::pi::{ONE, Pi, roll};
-use crate::ring::Ring;
-use crate::timer::Timer;
 use crate::{Limit, Qdisc};
+use weir_queue::Ring;
+use weir_queue::Timer;
 
 choice! {
     /// Which packets come from scalable senders.
@@ -243,9 +243,9 @@ mod tests {
     use crate::Qdisc;
     use crate::pi::Pi;
     use crate::pi2::{Pi2Keys, Scalable};
-    use crate::ring::{QueueLimit, Ring};
-    use crate::timer::Timer;
     use weir_core::{Duration, Ecn, Event, EventKind, FlowId, Packet, Seed, Time};
+    use weir_queue::Timer;
+    use weir_queue::{QueueLimit, Ring};
 
     fn pi2(prob: u32, scalable: Scalable, decay: bool) -> Pi2 {
         let keys = Pi2Keys::default();

@@ -27,9 +27,9 @@ use weir_core::{Backlog, DropReason, Duration, EventKind, EventSink, MarkReason,
 
 use crate::keys::{BuildContext, ConfigError, Keys, Word, join, write_unusual};
 use crate::limit::choice;
-use crate::ring::Ring;
-use crate::timer::Timer;
 use crate::{Limit, Qdisc};
+use weir_queue::Ring;
+use weir_queue::Timer;
 
 choice! {
     /// Whose PIE.

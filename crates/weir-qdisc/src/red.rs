@@ -25,9 +25,9 @@ use weir_core::{
 };
 
 use crate::keys::{BuildContext, ConfigError, Keys, Word};
-use crate::ring::{QueueLimit, Ring};
-use crate::timer::Timer;
 use crate::{Limit, Qdisc};
+use weir_queue::Timer;
+use weir_queue::{QueueLimit, Ring};
 
 /// How often `adaptive` looks (`HZ / 2`).
 const ADAPT: Duration = Duration::from_millis(500);

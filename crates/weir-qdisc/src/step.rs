@@ -18,8 +18,8 @@ use weir_core::{Backlog, DropReason, Duration, EventKind, EventSink, MarkReason,
 
 use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::serde_as_words;
-use crate::ring::{QueueLimit, Ring};
 use crate::{Limit, Qdisc};
+use weir_queue::{QueueLimit, Ring};
 
 /// Where a step marks.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -37,6 +37,15 @@ fn rate() -> impl Strategy<Value = Rate> {
     prop_oneof![Just(10_000_000), 500_000..100_000_000u64].prop_map(Rate::from_bits_per_sec)
 }
 
+/// A discipline that holds packets back by itself.
+fn shaped() -> impl Strategy<Value = String> {
+    (MTU..90_000, 64_000..200_000u32, 0..50_000u64, 100_000..200_000_000u64).prop_map(
+        |(limit, burst, late, rate)| {
+            format!("tbf limit {limit}b burst {burst}b late {late}ns rate {rate}bit")
+        },
+    )
+}
+
 fn single() -> impl Strategy<Value = String> {
     let time = |most: u64| prop_oneof![Just(1024), 1024..most];
     let limit =
@@ -335,7 +344,7 @@ fn departures(events: &[Event]) -> impl Iterator<Item = &Event> {
 #[test]
 fn every_kind_is_among_the_random_ones() {
     let mut runner = TestRunner::deterministic();
-    let all = prop_oneof![single(), dual(), crq(hard())];
+    let all = prop_oneof![single(), shaped(), dual(), crq(hard())];
     let seen: BTreeSet<String> = (0..2000)
         .map(|_| all.new_tree(&mut runner).unwrap().current())
         .map(|words| words.parse::<QdiscConfig>().unwrap().kind().to_owned())
@@ -353,7 +362,7 @@ proptest! {
     /// `drive` itself checks that a queue with a backlog hands out a packet when it said it would.
     #[test]
     fn every_packet_leaves_once_and_in_order(
-        words in prop_oneof![2 => single(), 2 => dual(), 1 => crq(shared()), 1 => crq(hard())],
+        words in prop_oneof![2 => single(), 1 => shaped(), 2 => dual(), 1 => crq(shared()), 1 => crq(hard())],
         arrivals in arrivals(64_000),
         rate in rate(),
         to_the_end in any::<bool>(),

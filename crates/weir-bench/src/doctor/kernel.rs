@@ -112,6 +112,7 @@ fn of_leaf(kind: LeafKind) -> Discipline {
         purpose: match kind {
             LeafKind::Bfifo | LeafKind::Pfifo => "queue without AQM",
             LeafKind::FqCodel | LeafKind::FqPie | LeafKind::Cake => "AQM with a queue per flow",
+            LeafKind::Tbf => "token bucket before a queue",
             LeafKind::Fq => "queue per flow",
             LeafKind::Codel | LeafKind::Pie | LeafKind::Red => "AQM",
         },
@@ -141,7 +142,8 @@ fn add(words: &str) -> Vec<&str> {
 }
 
 /// The kinds that `weir up` takes besides those that every kernel has or that are worth a line of their own.
-const OTHERS: [LeafKind; 5] = [LeafKind::Pie, LeafKind::FqPie, LeafKind::Red, LeafKind::Fq, LeafKind::Cake];
+const OTHERS: [LeafKind; 6] =
+    [LeafKind::Pie, LeafKind::FqPie, LeafKind::Red, LeafKind::Fq, LeafKind::Cake, LeafKind::Tbf];
 
 fn others() -> Check {
     let words = OTHERS.map(LeafKind::trial);

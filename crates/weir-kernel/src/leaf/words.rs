@@ -4,7 +4,7 @@
 use weir_core::{Bytes, Duration};
 use weir_qdisc::config::{
     BfifoConfig, BuildContext, CakeKeys, CodelKeys, ConfigError, FqCodelKeys, FqKeys, FqPieKeys, PieKeys,
-    PieVariant, QdiscConfig, RedKeys,
+    PieVariant, QdiscConfig, RedKeys, TbfKeys,
 };
 use weir_qdisc::{KernelVariant, Limit};
 
@@ -42,6 +42,7 @@ impl Queue<'_> {
         match self.config {
             QdiscConfig::Pfifo(keys) => options.put("limit", keys.resolve(context)?),
             QdiscConfig::Bfifo(_) => options.put("limit", self.bytes(context)?.unwrap_or_default()),
+            QdiscConfig::Tbf(keys) => options.tbf(keys, self.bytes(context)?.unwrap_or_default())?,
             QdiscConfig::Codel(keys) => options.codel(keys)?,
             QdiscConfig::Red(keys) => options.red(keys, self.bytes(context)?.unwrap_or_default())?,
             QdiscConfig::Pie(keys) => options.pie(keys)?,
@@ -62,6 +63,7 @@ impl Queue<'_> {
         let limit = match self.config {
             QdiscConfig::Bfifo(keys) => keys.limit,
             QdiscConfig::Red(keys) => keys.limit,
+            QdiscConfig::Tbf(keys) => keys.limit,
             _ => return Ok(None),
         };
         let bytes = match limit {
@@ -69,7 +71,7 @@ impl Queue<'_> {
                 let bytes = limit.bytes(context.rate, context.rtt).unwrap_or_default();
                 bytes.max(2 * u64::from(context.mtu))
             }
-            // RED has the rules and the messages of a byte FIFO.
+            // RED and TBF have the rules and the messages of a byte FIFO.
             _ => BfifoConfig { limit }.resolve(context)?,
         };
         if bytes > u64::from(u32::MAX) {
@@ -112,6 +114,19 @@ impl Options<'_> {
 
     fn packets(&mut self, limit: Limit, kind: &'static str) -> Result<(), LeafError> {
         self.put("limit", self.context.packets("limit", limit, kind)?);
+        Ok(())
+    }
+
+    fn tbf(&mut self, keys: &TbfKeys, limit: u64) -> Result<(), LeafError> {
+        must(
+            keys.late == Duration::ZERO,
+            "late",
+            "the kernel's wake-ups are as late as they are; leave the key out",
+        )?;
+        let resolved = keys.resolve(self.context)?;
+        self.put("rate", format!("{}bit", resolved.rate.bits_per_sec()));
+        self.put("burst", resolved.burst);
+        self.put("limit", limit);
         Ok(())
     }
 

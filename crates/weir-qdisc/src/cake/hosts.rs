@@ -3,8 +3,8 @@
 
 use weir_core::{FlowId, Packet};
 
-use crate::flow_hash::FlowHash;
 use crate::limit::choice;
+use weir_queue::FlowHash;
 
 /// Queues, and places for hosts (`CAKE_QUEUES`).
 pub(super) const QUEUES: usize = 1024;
@@ -151,8 +151,8 @@ mod tests {
     use std::collections::HashSet;
 
     use super::{HostIsolation, Hosts, QUEUES, Use, WAYS};
-    use crate::flow_hash::FlowHash;
     use weir_core::{FlowId, Packet, Seed, Time};
+    use weir_queue::FlowHash;
 
     fn hosts(isolation: HostIsolation) -> Hosts {
         Hosts::new(isolation, FlowHash::new(&mut Seed::default().stream("cake")))

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     BfifoConfig, BuildContext, CakeKeys, CodelKeys, ConfigError, CrqKeys, CsaqmKeys, CurvyRedKeys, DrrKeys,
     DualPi2Keys, DualqCurvyKeys, FqCodelKeys, FqKeys, FqPieKeys, Keys, PfifoConfig, Pi2Keys, PieKeys,
-    RedKeys, Registered, StepKeys, Word, registered, words,
+    RedKeys, Registered, StepKeys, TbfKeys, Word, registered, words,
 };
 use weir_core::Duration;
 
@@ -104,6 +104,8 @@ disciplines! {
     "pfifo" => Pfifo(PfifoConfig),
     /// Drop-tail, limited in bytes.
     "bfifo" => Bfifo(BfifoConfig),
+    /// A token bucket before a byte FIFO.
+    "tbf" => Tbf(TbfKeys),
     /// CoDel.
     "codel" => Codel(CodelKeys),
     /// STEP.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use weir_core::Bytes;
 
 use super::{Drr, DrrConfig};
-use crate::flow_hash::checked_flows;
+use crate::keys::checked_flows;
 use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::{Limit, Qdisc};
 

@@ -4,8 +4,8 @@ use crate::dual::Dual;
 use crate::keys::BuildContext;
 use crate::pi::ONE;
 use crate::pi2::Scalable;
-use crate::ring::QueueLimit;
 use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Seed, Time};
+use weir_queue::QueueLimit;
 
 const LINK: BuildContext = BuildContext {
     rate: Rate::from_bits_per_sec(12_000_000),

@@ -8,7 +8,7 @@ use weir_core::{Bytes, Duration};
 use super::{FqCodel, FqCodelConfig, MIN_QUANTUM};
 use crate::codel::CodelKeys;
 use crate::codel::LAW_WORDS;
-use crate::flow_hash::checked_flows;
+use crate::keys::checked_flows;
 use crate::keys::{BuildContext, ConfigError, Keys, Word, join, write_unusual};
 use crate::{KernelVariant, Limit, Qdisc};
 

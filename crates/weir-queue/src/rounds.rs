@@ -24,7 +24,7 @@ struct Turn {
 
 /// Flows that take turns.
 #[derive(Clone, Debug)]
-pub(crate) struct Rounds {
+pub struct Rounds {
     turns: Vec<Turn>,
     links: Links,
     new: List,
@@ -34,7 +34,7 @@ pub(crate) struct Rounds {
 
 impl Rounds {
     /// Of flows `0..flows`, each with `quantum` wire bytes a round, at least one.
-    pub(crate) fn new(flows: usize, quantum: u32) -> Self {
+    pub fn new(flows: usize, quantum: u32) -> Self {
         Self {
             turns: vec![Turn::default(); flows],
             links: Links::new(flows),
@@ -45,7 +45,7 @@ impl Rounds {
     }
 
     /// A packet of `flow` was queued. Says whether the flow is new.
-    pub(crate) fn arrived(&mut self, flow: usize) -> bool {
+    pub fn arrived(&mut self, flow: usize) -> bool {
         let turn = &mut self.turns[flow];
         let new = turn.place == Place::None;
         if new {
@@ -56,7 +56,9 @@ impl Rounds {
     }
 
     /// The flow that sends next, if it has a packet.
-    pub(crate) fn next(&mut self) -> Option<usize> {
+    // Not an iterator: a flow stays next until it is said what became of its turn.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<usize> {
         loop {
             let flow = self.new.first().or(self.old.first())?;
             if self.turns[flow].deficit > 0 {
@@ -68,13 +70,13 @@ impl Rounds {
     }
 
     /// [`next`](Self::next)'s flow sent `bytes`.
-    pub(crate) fn sent(&mut self, flow: usize, bytes: u32) {
+    pub fn sent(&mut self, flow: usize, bytes: u32) {
         self.turns[flow].deficit -= i64::from(bytes);
     }
 
     /// [`next`](Self::next)'s flow had nothing to send. A new flow passes through the old flows once before it can be
     /// new again, so that a stream of short flows does not starve the old.
-    pub(crate) fn found_empty(&mut self, flow: usize) {
+    pub fn found_empty(&mut self, flow: usize) {
         if self.turns[flow].place == Place::New && !self.old.is_empty() {
             self.move_to_old(flow);
         } else {

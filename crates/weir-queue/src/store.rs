@@ -12,7 +12,7 @@ const NIL: u32 = u32::MAX;
 
 /// One queue: which packets of the store are its, and how much that is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fifo {
+pub struct Fifo {
     head: u32,
     tail: u32,
     backlog: Backlog,
@@ -25,11 +25,13 @@ impl Default for Fifo {
 }
 
 impl Fifo {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether it has no packet.
+    pub fn is_empty(&self) -> bool {
         self.head == NIL
     }
 
-    pub(crate) fn backlog(&self) -> Backlog {
+    /// What it holds.
+    pub fn backlog(&self) -> Backlog {
         self.backlog
     }
 }
@@ -43,7 +45,7 @@ struct Node {
 
 /// The packets of all queues of one discipline.
 #[derive(Clone, Debug)]
-pub(crate) struct Store {
+pub struct Store {
     nodes: Vec<Node>,
     free: u32,
     backlog: Backlog,
@@ -51,23 +53,17 @@ pub(crate) struct Store {
 
 impl Store {
     /// A store that will hold about `packets` at most.
-    pub(crate) fn new(packets: usize) -> Self {
+    pub fn new(packets: usize) -> Self {
         Self { nodes: Vec::with_capacity(packets.min(RESERVED)), free: NIL, backlog: Backlog::default() }
     }
 
     /// What all queues hold together.
-    pub(crate) fn backlog(&self) -> Backlog {
+    pub fn backlog(&self) -> Backlog {
         self.backlog
     }
 
     /// Puts `packet` at the tail of `queue`, stamps its arrival and reports it.
-    pub(crate) fn push(
-        &mut self,
-        queue: &mut Fifo,
-        mut packet: Packet,
-        now: Time,
-        events: &mut dyn EventSink,
-    ) {
+    pub fn push(&mut self, queue: &mut Fifo, mut packet: Packet, now: Time, events: &mut dyn EventSink) {
         packet.arrived = now;
         let node = Node { packet, next: NIL };
         let index = self.free;
@@ -91,13 +87,7 @@ impl Store {
     }
 
     /// Marks the packet that was just put at the tail of `queue`.
-    pub(crate) fn mark_arrival(
-        &mut self,
-        queue: &Fifo,
-        reason: MarkReason,
-        now: Time,
-        events: &mut dyn EventSink,
-    ) {
+    pub fn mark_arrival(&mut self, queue: &Fifo, reason: MarkReason, now: Time, events: &mut dyn EventSink) {
         let Some(Node { packet, .. }) = self.nodes.get_mut(queue.tail as usize) else { return };
         packet.ecn = Ecn::Ce;
         events.event(&Event {
@@ -111,12 +101,12 @@ impl Store {
     }
 
     /// The packet at the head of `queue`.
-    pub(crate) fn head(&self, queue: &Fifo) -> Option<&Packet> {
+    pub fn head(&self, queue: &Fifo) -> Option<&Packet> {
         self.nodes.get(queue.head as usize).map(|node| &node.packet)
     }
 
     /// Takes the packet at the head of `queue`, silently: what becomes of it is for the discipline to say.
-    pub(crate) fn pop(&mut self, queue: &mut Fifo) -> Option<Packet> {
+    pub fn pop(&mut self, queue: &mut Fifo) -> Option<Packet> {
         let index = queue.head;
         let node = self.nodes.get_mut(index as usize)?;
         let packet = node.packet;
@@ -134,7 +124,7 @@ impl Store {
 
     /// Reports what happened to a packet that is no longer (or never was) in the store. All queues of a discipline
     /// speak as one: queue 0, with their common backlog.
-    pub(crate) fn report(&self, kind: EventKind, packet: &Packet, now: Time, events: &mut dyn EventSink) {
+    pub fn report(&self, kind: EventKind, packet: &Packet, now: Time, events: &mut dyn EventSink) {
         let mut backlog = self.backlog;
         if let EventKind::Mark(_) = kind {
             // The packet is on its way out, and departs after its mark: the queue still holds it.

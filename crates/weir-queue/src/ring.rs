@@ -12,7 +12,7 @@ use weir_core::{
 /// Packets for which a ring makes room at once; a longer ring grows by doubling while it fills for the first time.
 const RESERVED: usize = 16_384;
 
-/// How much a queue may hold, in the unit it counts. See [`Limit`](crate::Limit) for the form in configurations.
+/// How much a queue may hold, in the unit it counts. Configurations give it as a `Limit` of `weirnet-qdisc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// Packets, of whatever length (`pfifo`, `codel`: refused when the queue already holds that many).
@@ -23,7 +23,7 @@ pub enum QueueLimit {
 
 /// A bounded FIFO of packets.
 #[derive(Clone, Debug)]
-pub(crate) struct Ring {
+pub struct Ring {
     packets: VecDeque<Packet>,
     bytes: u64,
     limit: QueueLimit,
@@ -31,12 +31,13 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    pub(crate) fn new(limit: QueueLimit) -> Self {
+    /// An empty ring, the only queue of its discipline.
+    pub fn new(limit: QueueLimit) -> Self {
         Self::of_queue(QueueId(0), limit)
     }
 
     /// A ring that is one of several queues of a discipline.
-    pub(crate) fn of_queue(queue: QueueId, limit: QueueLimit) -> Self {
+    pub fn of_queue(queue: QueueId, limit: QueueLimit) -> Self {
         let expected = match limit {
             QueueLimit::Packets(packets) => packets as usize,
             // Full-size packets fill a byte limit with few entries; small ones make the ring grow.
@@ -46,12 +47,12 @@ impl Ring {
     }
 
     /// Takes the packet at the tail or drops it, and says which.
-    pub(crate) fn offer(&mut self, packet: Packet, now: Time, events: &mut dyn EventSink) {
+    pub fn offer(&mut self, packet: Packet, now: Time, events: &mut dyn EventSink) {
         self.offer_marked(packet, None, now, events);
     }
 
     /// As [`offer`](Self::offer), and marks the packet if it is taken and `mark` gives a reason.
-    pub(crate) fn offer_marked(
+    pub fn offer_marked(
         &mut self,
         mut packet: Packet,
         mark: Option<MarkReason>,
@@ -75,41 +76,29 @@ impl Ring {
     }
 
     /// Drops a packet that arrives.
-    pub(crate) fn refuse(
-        &self,
-        mut packet: Packet,
-        reason: DropReason,
-        now: Time,
-        events: &mut dyn EventSink,
-    ) {
+    pub fn refuse(&self, mut packet: Packet, reason: DropReason, now: Time, events: &mut dyn EventSink) {
         packet.arrived = now;
         self.report(EventKind::Drop(reason), &packet, now, events);
     }
 
     /// Marks a packet that has been taken from the head.
-    pub(crate) fn mark(
-        &self,
-        packet: &mut Packet,
-        reason: MarkReason,
-        now: Time,
-        events: &mut dyn EventSink,
-    ) {
+    pub fn mark(&self, packet: &mut Packet, reason: MarkReason, now: Time, events: &mut dyn EventSink) {
         packet.ecn = Ecn::Ce;
         self.report(EventKind::Mark(reason), packet, now, events);
     }
 
     /// How long the packet at the head has waited; zero for an empty ring.
-    pub(crate) fn head_age(&self, now: Time) -> Duration {
+    pub fn head_age(&self, now: Time) -> Duration {
         self.packets.front().map_or(Duration::ZERO, |head| now.since(head.arrived))
     }
 
     /// The packet at the head.
-    pub(crate) fn head(&self) -> Option<&Packet> {
+    pub fn head(&self) -> Option<&Packet> {
         self.packets.front()
     }
 
     /// Takes the packet at the head, silently: what becomes of it is for the discipline to say.
-    pub(crate) fn pop(&mut self) -> Option<Packet> {
+    pub fn pop(&mut self) -> Option<Packet> {
         let packet = self.packets.pop_front()?;
         self.bytes -= u64::from(packet.wire_bytes);
         Some(packet)
@@ -117,7 +106,7 @@ impl Ring {
 
     /// Takes the packet at the head and reports its departure.
     #[inline]
-    pub(crate) fn depart(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
+    pub fn depart(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
         // Read where it lies: it is not taken apart on its way to the event and out.
         let head = self.packets.front()?;
         self.bytes -= u64::from(head.wire_bytes);
@@ -126,12 +115,13 @@ impl Ring {
         self.packets.pop_front()
     }
 
-    pub(crate) fn backlog(&self) -> Backlog {
+    /// What it holds.
+    pub fn backlog(&self) -> Backlog {
         Backlog { packets: self.packets.len() as u32, bytes: self.bytes }
     }
 
     /// Reports what happened to a packet that is no longer (or never was) in the ring.
-    pub(crate) fn report(&self, kind: EventKind, packet: &Packet, now: Time, events: &mut dyn EventSink) {
+    pub fn report(&self, kind: EventKind, packet: &Packet, now: Time, events: &mut dyn EventSink) {
         let mut backlog = self.backlog();
         if let EventKind::Mark(_) = kind {
             // A mark comes before the packet's departure, so the queue still holds it.
@@ -158,7 +148,7 @@ impl Ring {
     }
 
     /// Whether the limit leaves room for a packet.
-    pub(crate) fn accepts(&self, wire_bytes: u32) -> bool {
+    pub fn accepts(&self, wire_bytes: u32) -> bool {
         match self.limit {
             QueueLimit::Packets(limit) => self.packets.len() < limit as usize,
             // No packet is empty on a wire. Counting one that claims to be as a byte keeps the ring bounded.

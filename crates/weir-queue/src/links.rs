@@ -12,11 +12,11 @@ struct Neighbours {
 
 /// The links of all flows of a discipline.
 #[derive(Clone, Debug)]
-pub(crate) struct Links(Vec<Neighbours>);
+pub struct Links(Vec<Neighbours>);
 
 /// The ends of one list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct List {
+pub struct List {
     first: u32,
     last: u32,
 }
@@ -28,23 +28,25 @@ impl Default for List {
 }
 
 impl List {
-    pub(crate) fn first(&self) -> Option<usize> {
+    /// The flow at its head.
+    pub fn first(&self) -> Option<usize> {
         (self.first != NIL).then_some(self.first as usize)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no flow is in it.
+    pub fn is_empty(&self) -> bool {
         self.first == NIL
     }
 }
 
 impl Links {
     /// Links for flows `0..flows`, none of them in a list.
-    pub(crate) fn new(flows: usize) -> Self {
+    pub fn new(flows: usize) -> Self {
         Self(vec![Neighbours { before: NIL, after: NIL }; flows])
     }
 
     /// Puts a flow that is in no list at the end of `list`.
-    pub(crate) fn append(&mut self, list: &mut List, flow: usize) {
+    pub fn append(&mut self, list: &mut List, flow: usize) {
         self.0[flow] = Neighbours { before: list.last, after: NIL };
         match self.0.get_mut(list.last as usize) {
             Some(last) => last.after = flow as u32,
@@ -54,7 +56,7 @@ impl Links {
     }
 
     /// Takes a flow out of `list`, in which it must be.
-    pub(crate) fn remove(&mut self, list: &mut List, flow: usize) {
+    pub fn remove(&mut self, list: &mut List, flow: usize) {
         let Neighbours { before, after } = self.0[flow];
         match self.0.get_mut(before as usize) {
             Some(link) => link.after = after,

@@ -5,21 +5,20 @@
 
 use weir_core::{FlowId, Random};
 
-use crate::keys::ConfigError;
-
 /// A keyed hash of flows.
 #[derive(Clone, Debug)]
-pub(crate) struct FlowHash {
+pub struct FlowHash {
     key: u64,
 }
 
 impl FlowHash {
-    pub(crate) fn new(random: &mut Random) -> Self {
+    /// A hash whose key is drawn from `random`.
+    pub fn new(random: &mut Random) -> Self {
         Self { key: random.next_u64() }
     }
 
     /// 32 bits for a flow.
-    pub(crate) fn of(&self, flow: FlowId) -> u32 {
+    pub fn of(&self, flow: FlowId) -> u32 {
         let mut z = self.key.wrapping_add(u64::from(flow.0).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -27,17 +26,8 @@ impl FlowHash {
     }
 
     /// A queue below `queues` for a flow (`reciprocal_scale`).
-    pub(crate) fn queue(&self, flow: FlowId, queues: u32) -> usize {
+    pub fn queue(&self, flow: FlowId, queues: u32) -> usize {
         ((u64::from(self.of(flow)) * u64::from(queues)) >> 32) as usize
-    }
-}
-
-/// A number of queues that the kernel takes too.
-pub(crate) fn checked_flows(flows: u32) -> Result<u32, ConfigError> {
-    if (1..=65_536).contains(&flows) {
-        Ok(flows)
-    } else {
-        Err(ConfigError::refused("flows", format!("{flows} queues are not from 1 to 65536")))
     }
 }
 

@@ -6,21 +6,21 @@ use weir_core::{Duration, Time};
 
 /// Ticks every `period`.
 #[derive(Clone, Debug)]
-pub(crate) struct Timer {
+pub struct Timer {
     next: Time,
     period: Duration,
 }
 
 impl Timer {
     /// A timer that first ticks at `first` after time zero. `period` is above zero.
-    pub(crate) const fn new(first: Duration, period: Duration) -> Self {
+    pub const fn new(first: Duration, period: Duration) -> Self {
         Self { next: Time::from_nanos(first.as_nanos()), period }
     }
 
     /// Runs `tick` for every tick up to `now`, with its time. A tick that returns true has found that all that follow
     /// until the next call would do the same: then only the last of them is run, so that a call after a long pause does
     /// no more work than it takes the controller to come to rest.
-    pub(crate) fn run(&mut self, now: Time, mut tick: impl FnMut(Time) -> bool) {
+    pub fn run(&mut self, now: Time, mut tick: impl FnMut(Time) -> bool) {
         while self.next <= now {
             let at_rest = tick(self.next);
             self.next += self.period;
