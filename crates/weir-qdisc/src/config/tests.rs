@@ -162,7 +162,7 @@ fn descriptions_fit_a_line() {
 #[test]
 fn slips_are_answered_with_what_was_meant() {
     let kinds = QdiscConfig::KINDS.join(", ");
-    assert!(kinds.contains("pfifo, bfifo, codel"));
+    assert!(kinds.contains("pfifo, bfifo, tbf, codel"));
     for (line, error) in [
         ("", format!("no queue discipline is named; give one of {kinds}").as_str()),
         ("coddle", "'coddle' is not a queue discipline; did you mean 'codel'?"),
