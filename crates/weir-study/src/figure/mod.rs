@@ -1,7 +1,7 @@
 //! The papers' figures as commands: a setting, runs in a world, the paper's numbers and ours side by side.
 //!
 //! A figure over the values of some keys is a `figure.toml` and a sweep's file, and its line in `swept::FILES`: what is
-//! drawn and what is said of it are in the file ([`swept`]). Any other is a file here that implements [`OfRuns`], a
+//! drawn and what is said of it are in the file (`swept`). Any other is a file here that implements [`OfRuns`], a
 //! `figure.toml` with its setting and the paper's numbers, and its lines in [`all`]. The table `about` ([`About`]) has
 //! the names of its axes, as many as it needs, and how its values are written and drawn; table, page and JSON follow
 //! from that.

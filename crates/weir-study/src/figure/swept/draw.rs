@@ -65,7 +65,7 @@ impl Table<'_> {
             .unwrap_or_else(|| panic!("there is no axis {name}"))
     }
 
-    /// The labels on an axis, in order of first sight, among these combinations.
+    /// The labels on an axis among these combinations: by their numbers, or in order of first sight.
     fn labels(&self, selected: &[usize], axis: usize) -> Vec<String> {
         let mut labels: Vec<String> = Vec::new();
         for index in selected {
@@ -73,6 +73,11 @@ impl Table<'_> {
             if !labels.contains(label) {
                 labels.push(label.clone());
             }
+        }
+        let numbers: Option<Vec<f64>> = labels.iter().map(|label| leading_number(label)).collect();
+        if numbers.is_some_and(|numbers| are_apart(&numbers)) {
+            let number = |label: &String| leading_number(label).unwrap_or_default();
+            labels.sort_by(|a, b| number(a).total_cmp(&number(b)));
         }
         labels
     }
@@ -208,7 +213,6 @@ fn matrix<'a>(table: &Table, chart: &'a Chart) -> (Head<'a>, Vec<Drawn>) {
     };
     let selected = table.select(None, cells);
     let (row_axis, column_axis) = (table.axis(rows), table.axis(columns));
-    let (row_names, column_names) = (table.labels(&selected, row_axis), table.labels(&selected, column_axis));
     let value = |index: usize| {
         let runs = table.runs[index].iter().flatten();
         let values: Vec<f64> = runs
@@ -225,6 +229,10 @@ fn matrix<'a>(table: &Table, chart: &'a Chart) -> (Head<'a>, Vec<Drawn>) {
             .collect();
         Spread::of(&values)
     };
+    // What the matrix is about may not exist on a whole row: the rate of a class without flows.
+    let is_there = |index: &usize| value(*index).is_some();
+    let there: Vec<usize> = selected.iter().copied().filter(is_there).collect();
+    let (row_names, column_names) = (table.labels(&there, row_axis), table.labels(&there, column_axis));
     let mut drawn = Vec::new();
     for (panel, members) in table.groups(&selected, panels) {
         let cell = |row: &String, column: &String| {
