@@ -48,7 +48,7 @@ fn killed(arguments: &[&str], all: usize) -> (Value, usize) {
 
     let again = command(&out).output().unwrap();
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert!(said.contains(&format!("{kept} runs are those of an earlier command")), "{said}");
+    assert!(said.contains(&format!("{kept} runs were made by an earlier command")), "{said}");
     assert!(!out.join("cells").exists(), "a batch that is complete keeps no list");
     let never = command(&whole).output().unwrap();
     assert_eq!(again.status.code(), never.status.code(), "{said}");

@@ -385,11 +385,11 @@ mod tests {
 
     #[test]
     fn other_queues_are_told_apart() {
-        assert_eq!(told_apart(&[true; 5]).unwrap(), "pie, fq_pie, red, fq, cake");
-        let (_, detail, fix) = told_apart(&[true, false, true, true, false]).unwrap_err();
-        assert_eq!(detail, "pie, red, fq; no fq_pie, cake");
+        assert_eq!(told_apart(&[true; 6]).unwrap(), "pie, fq_pie, red, fq, cake, tbf");
+        let (_, detail, fix) = told_apart(&[true, false, true, true, false, true]).unwrap_err();
+        assert_eq!(detail, "pie, red, fq, tbf; no fq_pie, cake");
         assert!(fix.is_some_and(|fix| !fix.is_empty()));
-        assert_eq!(told_apart(&[false; 5]).unwrap_err().1, "no pie, fq_pie, red, fq, cake");
+        assert_eq!(told_apart(&[false; 6]).unwrap_err().1, "no pie, fq_pie, red, fq, cake, tbf");
     }
 
     #[test]

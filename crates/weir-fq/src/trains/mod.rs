@@ -404,8 +404,9 @@ impl Detector for Trains {
         if self.is_first() && self.params.pairs > 0 {
             self.rounds_pairs = self.params.pairs.min(MOST_PAIRS);
             // All of them within half a round trip, but not so near that they meet on most paths. Inside a building,
-            // where a round trip takes less than a millisecond, links are fast.
-            let least = Duration::from_millis(5).min(rtt * 4);
+            // where a round trip takes less than a millisecond, links are fast. Zero is one that is not known.
+            let usual = Duration::from_millis(5);
+            let least = if rtt > Duration::ZERO { usual.min(rtt * 4) } else { usual };
             self.between_pairs = (rtt / 16).max(least).min(Duration::from_millis(20));
             self.next_pair(now);
         } else if self.path.apart {

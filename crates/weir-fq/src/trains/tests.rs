@@ -224,6 +224,24 @@ fn a_bottleneck_that_changes_is_found_out() {
 }
 
 #[test]
+fn pairs_are_near_each_other_only_where_a_round_trip_is_known_to_be_short() {
+    // Of a round trip, the time from the first pair to the second; in microseconds.
+    for (rtt, between) in [(0, 5_000), (200, 800), (2_000, 5_000), (160_000, 10_000), (1_000_000, 20_000)] {
+        let mut trains = Trains::default();
+        trains.begin(Time::ZERO, Duration::from_micros(rtt));
+        for number in 0..2 {
+            let asked = trains.next().unwrap();
+            assert_eq!(asked.at, Time::ZERO);
+            let sent =
+                Packet { sub_flow: asked.sub_flow, number: 0, order: number, sent: asked.at, bytes: 1200 };
+            trains.on_sent(&sent);
+        }
+        let second = trains.next().unwrap().at;
+        assert_eq!(second, Time::ZERO + Duration::from_micros(between), "with {rtt} us");
+    }
+}
+
+#[test]
 fn nothing_heard_is_nothing_known() {
     let mut trains = Trains::default();
     let mut now = Time::ZERO;

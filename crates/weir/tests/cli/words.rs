@@ -84,7 +84,8 @@ fn figures_are_listed_for_eyes_and_as_json() {
         for field in ["id", "paper", "state", "title"] {
             assert!(figure[field].as_str().is_some_and(|value| !value.is_empty()), "{field} of {figure}");
         }
-        assert!(figure["worlds"].as_array().is_some_and(|worlds| worlds.contains(&"emu".into())), "{figure}");
+        // What takes minutes in virtual time may be made there alone.
+        assert!(figure["worlds"].as_array().is_some_and(|worlds| worlds.contains(&"sim".into())), "{figure}");
         assert!(plain.contains(figure["id"].as_str().unwrap()), "{plain}");
     }
     let ids: Vec<_> = figures.iter().map(|figure| figure["id"].as_str().unwrap()).collect();
