@@ -40,7 +40,8 @@ fn both_sub_flows_deliver_and_trains_find_the_queue_shared() {
     // Times are on the run's clock.
     let (began, decided) = (found.findings.began.unwrap(), found.findings.decided.unwrap());
     let (started, finished) = (result.started.unwrap(), result.finished.unwrap());
-    assert!(started <= began && began < decided && decided < finished, "{started:?} {began:?}");
+    // The thread that sends learns a moment later than the connection's own that both paths stand.
+    assert!(began < decided && started < decided && decided < finished, "{started:?} {began:?} {decided:?}");
     assert_eq!(result.fct, Some(finished.since(started)));
     for samples in [&result.samples, &found.light.samples] {
         assert!(samples.iter().any(|sample| sample.rtt_us > 0 && sample.delivered_bytes > 0));
