@@ -9,7 +9,7 @@
 //! | p' | 32 bits, alpha 41/256 and beta 819/256 Hz in the integers 44 and 879 | real; 0.15 and 3 Hz | each as there; a step beyond the range saturates, where the kernel cuts it to 32 bits |
 //! | randomness | one or two coins of 32 bits | counters that add p up (`recur`) | each as there |
 //! | L4S threshold | step: sojourn strictly above 1 ms, or packets that stay behind; not for what is not ECN-capable: dropped | line from 800 us to 1.2 ms; not while it was the only packet in its queue | each as there; a `step` in the RFC variant replaces the line |
-//! | L4S marks by coupling and threshold | both count | the larger probability | each as there: up to two `Mark` events in the kernel's |
+//! | L4S marks by coupling and threshold | both count | the larger probability | one mark: the coupling's where both are due |
 //! | L4S delay that is compared | of the packet itself | `lq.time()` after the packet is taken | of the packet itself |
 //! | a k p' above one | marks every L4S packet that is not dropped | adds up in the same counter as p_C, so that more is dropped | as the kernel in both |
 //! | while less than two full packets wait in all | no drops and no coupled marks | - | each as there |
@@ -244,7 +244,7 @@ enum Decision {
     Drop,
     Send,
     /// Marked, for one or two reasons.
-    Mark(MarkReason, Option<MarkReason>),
+    Mark(MarkReason),
 }
 
 /// The controller and the probabilities of one variant.
@@ -303,12 +303,7 @@ impl<L: Decide> Qdisc for DualPi2<L> {
                     continue;
                 }
                 Decision::Send => {}
-                Decision::Mark(reason, second) => {
-                    ring.mark(&mut packet, reason, now, events);
-                    if let Some(reason) = second {
-                        ring.mark(&mut packet, reason, now, events);
-                    }
-                }
+                Decision::Mark(reason) => ring.mark(&mut packet, reason, now, events),
             }
             if self.dual.ring(!is_l4s).backlog().packets > 0 {
                 self.credit.sent(is_l4s, packet.wire_bytes);

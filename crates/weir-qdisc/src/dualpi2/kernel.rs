@@ -82,8 +82,8 @@ impl super::Decide for KernelDualPi2 {
             return Decision::Drop;
         }
         match (coupled, is_above) {
-            (true, step) => Decision::Mark(MarkReason::Aqm, step.then_some(MarkReason::CeThreshold)),
-            (false, true) => Decision::Mark(MarkReason::CeThreshold, None),
+            (true, _) => Decision::Mark(MarkReason::Aqm),
+            (false, true) => Decision::Mark(MarkReason::CeThreshold),
             (false, false) => Decision::Send,
         }
     }
@@ -94,7 +94,7 @@ impl super::Decide for KernelDualPi2 {
         } else if self.is_overloaded() || !packet.ecn.is_capable() {
             Decision::Drop
         } else {
-            Decision::Mark(MarkReason::Aqm, None)
+            Decision::Mark(MarkReason::Aqm)
         }
     }
 }

@@ -92,12 +92,12 @@ impl super::Decide for Rfc9332DualPi2 {
             return if self.recurs(1, self.prob * self.prob) {
                 Decision::Drop
             } else {
-                Decision::Mark(MarkReason::Aqm, None)
+                Decision::Mark(MarkReason::Aqm)
             };
         }
         let native = self.native(sojourn, queues);
         let reason = if native > coupled { MarkReason::CeThreshold } else { MarkReason::Aqm };
-        if self.recurs(1, native.max(coupled)) { Decision::Mark(reason, None) } else { Decision::Send }
+        if self.recurs(1, native.max(coupled)) { Decision::Mark(reason) } else { Decision::Send }
     }
 
     fn classic(&mut self, packet: &Packet, _: &Dual) -> Decision {
@@ -106,7 +106,7 @@ impl super::Decide for Rfc9332DualPi2 {
         } else if !packet.ecn.is_capable() || (self.is_saturated() && self.drop_overload) {
             Decision::Drop
         } else {
-            Decision::Mark(MarkReason::Aqm, None)
+            Decision::Mark(MarkReason::Aqm)
         }
     }
 }

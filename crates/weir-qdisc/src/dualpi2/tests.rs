@@ -109,27 +109,27 @@ fn without_drops_on_overload_p_ends_where_every_l4s_packet_is_marked() {
 }
 
 #[test]
-fn the_kernels_step_is_strict_and_comes_after_the_coupled_mark() {
+fn the_kernels_step_is_strict_and_a_coupled_mark_comes_first() {
     let keys = DualPi2Keys::default();
     let decide = |law: &mut kernel::KernelDualPi2, nanos, packets| match law.l4s(
         &packet(Ecn::Ect1),
         Duration::from_nanos(nanos),
         &queues(packets),
     ) {
-        Decision::Mark(first, second) => vec![Some(first), second],
-        _ => vec![],
+        Decision::Mark(reason) => Some(reason),
+        _ => None,
     };
     let step = MarkReason::CeThreshold;
     let mut law = kernel_law(0.0, &keys);
-    assert_eq!(decide(&mut law, 1_000_000, 5), []);
-    assert_eq!(decide(&mut law, 1_000_001, 5), [Some(step), None]);
+    assert_eq!(decide(&mut law, 1_000_000, 5), None);
+    assert_eq!(decide(&mut law, 1_000_001, 5), Some(step));
     let mut law = kernel_law(0.5, &keys);
-    assert_eq!(decide(&mut law, 1_000_001, 5), [Some(MarkReason::Aqm), Some(step)]);
+    assert_eq!(decide(&mut law, 1_000_001, 5), Some(MarkReason::Aqm));
     // Less than two full packets wait (one of 1500 bytes in each queue are 3000 of 3028): the step alone.
-    assert_eq!(decide(&mut law, 1_000_001, 1), [Some(step), None]);
+    assert_eq!(decide(&mut law, 1_000_001, 1), Some(step));
     let keys = DualPi2Keys { step: Some("5p".parse().unwrap()), ..keys };
-    assert_eq!(decide(&mut kernel_law(0.0, &keys), 1_000_000_000, 5), []);
-    assert_eq!(decide(&mut kernel_law(0.0, &keys), 0, 6), [Some(step), None]);
+    assert_eq!(decide(&mut kernel_law(0.0, &keys), 1_000_000_000, 5), None);
+    assert_eq!(decide(&mut kernel_law(0.0, &keys), 0, 6), Some(step));
 }
 
 #[test]

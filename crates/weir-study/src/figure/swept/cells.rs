@@ -49,7 +49,7 @@ pub(super) fn all(file: &File, variant: &str, quick: bool) -> Vec<Combination> {
         let sweep = Sweep::parse(text, Path::new(&path), MOST_CELLS, true);
         let sweep = sweep.unwrap_or_else(|error| panic!("{error}"));
         let keys = sweep.keys();
-        let find = |axis: &AxisFile| keys.iter().find(|key| key.key == axis.key);
+        let find = |axis: &AxisFile| keys.iter().find(|key| axis.key.has(&key.key));
         for combination in 0..sweep.combinations() {
             let places = sweep.places(combination);
             let label = |axis: &AxisFile| {

@@ -31,7 +31,7 @@ impl Table<'_> {
             let place = self.axes.iter().position(|axis| axis.name == *name)?;
             labels[place].clone_from(label);
         }
-        let grid = &self.combinations[combination].grid;
+        let grid = over.grid.as_ref().unwrap_or(&self.combinations[combination].grid);
         let is_it = |one: &Combination| one.labels == labels && one.grid == *grid;
         let other = self.combinations.iter().position(is_it)?;
         let other = self.runs[other].get(run).copied().flatten()?;
@@ -71,11 +71,11 @@ impl Table<'_> {
 
     /// What the runs say of a claim.
     pub(super) fn statement(&self, claim: &Claim) -> Statement {
-        let (spread, verdict) = self.judge(claim, None, &claim.cells);
+        let (spread, verdict) = self.judge(claim, claim.grid.as_deref(), &claim.cells);
         let cause = claim.cause.as_ref().filter(|_| verdict != Verdict::Holds).map(|cause| {
             let mut cells = claim.cells.clone();
             cells.extend(cause.cells.clone());
-            let (spread, verdict) = self.judge(claim, cause.grid.as_deref(), &cells);
+            let (spread, verdict) = self.judge(claim, cause.grid.as_deref().or(claim.grid.as_deref()), &cells);
             Cause { text: cause.text.clone(), measured: words(claim, spread), verdict }
         });
         Statement {

@@ -173,6 +173,10 @@ fn lines_chart<'a>(
                     })
                 };
                 let points: Vec<SpreadPoint> = members.iter().filter_map(point).collect();
+                if points.is_empty() {
+                    // A class that this variant does not have.
+                    continue;
+                }
                 most = points.iter().map(|point| point.mean + point.deviation).fold(most, f64::max);
                 if !names.contains(&name) {
                     names.push(name.clone());

@@ -31,8 +31,8 @@ pub(in super::super) struct File {
 #[serde(deny_unknown_fields)]
 pub(super) struct AxisFile {
     pub(super) name: String,
-    /// The key of the sweep whose values it has; any of those that vary together.
-    pub(super) key: String,
+    /// The key of the sweep whose values it has, any of those that vary together; several where grids have other ones.
+    pub(super) key: Labels,
     /// What the values are called, in their order; as the sweep has them if empty.
     #[serde(default)]
     pub(super) labels: Vec<String>,
@@ -184,6 +184,8 @@ impl Bounds {
 pub(super) struct Over {
     pub(super) of: Option<String>,
     pub(super) measure: Option<String>,
+    /// In another grid.
+    pub(super) grid: Option<String>,
     /// The cell with these labels instead of its own.
     #[serde(default, rename = "at")]
     pub(super) labels: BTreeMap<String, String>,
@@ -201,6 +203,8 @@ pub(super) struct Claim {
     pub(super) measure: String,
     #[serde(default = "one")]
     pub(super) scale: f64,
+    /// The grid, if it is not the figure's own.
+    pub(super) grid: Option<String>,
     #[serde(default, rename = "where")]
     pub(super) cells: Where,
     /// The number of each cell is over this one.
@@ -275,6 +279,7 @@ impl Published {
                     of: column.of.clone(),
                     measure: column.measure.clone(),
                     scale: column.scale,
+                    grid: None,
                     cells: cells.clone(),
                     over: None,
                     fold: Fold::Mean,

@@ -75,6 +75,12 @@ const GRIDS: &[(&str, &str)] = &[
     ("scc/rtt-bbr2", include_str!("../../../figures/scc/rtt-bbr2.toml")),
     ("scc/rtt-multi", include_str!("../../../figures/scc/rtt-multi.toml")),
     ("scc/rtt-multi-small", include_str!("../../../figures/scc/rtt-multi-small.toml")),
+    ("scc/mono-dctcp-50", include_str!("../../../figures/scc/mono-dctcp-50.toml")),
+    ("scc/mono-dctcp-gro", include_str!("../../../figures/scc/mono-dctcp-gro.toml")),
+    ("scc/mono-cubic-small", include_str!("../../../figures/scc/mono-cubic-small.toml")),
+    ("scc/mono-prague", include_str!("../../../figures/scc/mono-prague.toml")),
+    ("scc/mono-bbr3", include_str!("../../../figures/scc/mono-bbr3.toml")),
+    ("scc/multi-newer", include_str!("../../../figures/scc/multi-newer.toml")),
     #[cfg(test)]
     ("test", include_str!("test_grid.toml")),
 ];

@@ -9,7 +9,7 @@ use super::{Swept, cells, load};
 use crate::engine::Options;
 use crate::figure::{Plan, Verdict, run};
 
-/// Each axis that a chart or a claim names exists, and each label that it names is one of its grid's.
+/// Each axis and grid that a chart or a claim names exists, and each label that it names is one of its grids'.
 #[test]
 fn files_name_axes_and_labels_that_there_are() {
     for figure in load() {
@@ -49,6 +49,12 @@ fn files_name_axes_and_labels_that_there_are() {
             };
             for claim in figure.file.claim.iter().filter(is_said) {
                 labels(&claim.cells);
+                let grids = &figure.file.grids[&variant.name];
+                let over = claim.over.iter().filter_map(|over| over.grid.as_ref());
+                let cause = claim.cause.iter().filter_map(|cause| cause.grid.as_ref());
+                for grid in claim.grid.iter().chain(over).chain(cause) {
+                    assert!(grids.contains(grid), "{id}, {}: no grid '{grid}'", variant.name);
+                }
                 claim.over.iter().flat_map(|over| &over.labels).for_each(|(name, label)| {
                     axis(name);
                     assert!(is_there(name, label), "{id}: no '{label}' on '{name}'");
