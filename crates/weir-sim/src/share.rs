@@ -337,6 +337,7 @@ mod tests {
 
     #[test]
     fn behind_a_crq_only_who_answers_losses_is_in_the_responsive_queue() {
+        // They are found out after some tens of seconds, as a quarter of all packets is lost until then.
         // The sender at a constant rate overruns its half of the link, and what it shares with the datagrams.
         let run = |qdisc| {
             Share::new("20mbit", "20ms", qdisc)
@@ -344,7 +345,7 @@ mod tests {
                 .quic("reno")
                 .own(|_| Box::new(Constant(Rate::from_bits_per_sec(9_000_000))))
                 .udp("3mbit")
-                .run("30s")
+                .run("200s")
                 .unwrap()
         };
         let shared = run("crq standard bfifo responsive codel");

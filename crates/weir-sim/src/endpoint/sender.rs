@@ -140,6 +140,12 @@ pub(crate) struct Sender {
     probe_due: Time,
     /// What [`probe_due`](Self::probe_due) is to be computed from: once for all packets of a burst.
     arming: Option<Arming>,
+    /// What is due then is a tail loss probe.
+    tail_due: bool,
+    /// A tail loss probe has gone since anything was heard.
+    tail_probed: bool,
+    /// When the oldest packet of the stream that is missing was sent last; zero if it was sent before it was the oldest.
+    head_sent: Time,
     probes: u32,
     must_probe: u32,
     /// Of a connection whose SYN-ACK and FIN are simulated. Most are not, and pay a pointer.
@@ -191,6 +197,9 @@ impl Sender {
             loss_due: Time::MAX,
             probe_due: Time::MAX,
             arming: None,
+            tail_due: false,
+            tail_probed: false,
+            head_sent: Time::ZERO,
             probes: 0,
             must_probe: 0,
             handshake: None,
@@ -377,7 +386,7 @@ impl Sender {
         self.delivery.stamp(&mut packet.stamp, now, self.in_flight, restarts);
         self.must_probe = self.must_probe.saturating_sub(1);
         self.controller.on_sent(&Sent { now, bytes, in_flight: self.in_flight, restarts });
-        self.arm_probe(now);
+        self.arm_by_sending(now, sequence);
         let reduced = !again && std::mem::take(&mut self.reduced);
         // RFC 3168 section 6.1.5: retransmissions are Not-ECT. The kernel obeys only for classic ECN.
         let is_bare = |handshake: &Handshake| handshake.syn == sequence || handshake.fin == Some(sequence);
@@ -407,6 +416,7 @@ impl Sender {
         ack.delivered = delivered;
         self.reordered |= reordered;
         self.in_flight -= landed;
+        let before = self.una;
         self.una = self.una.max(frame.next);
         self.missing.advance(self.una, self.next);
         self.writes.acknowledged(self.una);
@@ -433,7 +443,7 @@ impl Sender {
                 ack.rtt = Some(rtt);
             }
             ack.delivered_sent = stamp.sent;
-            self.probes = 0;
+            (self.probes, self.tail_probed) = (0, false);
             ack.rate = self.delivery.sample(now, stamp, self.rtt.shortest);
             ack.window_limited = number < self.limited_until;
         }
@@ -447,8 +457,8 @@ impl Sender {
         self.report(&mut ack);
         if self.in_flight == 0 {
             (self.probe_due, self.arming) = (Time::MAX, None);
-        } else if newest.is_some() {
-            self.arm_probe(now);
+        } else if let Some(newest) = newest {
+            self.arm_by_news(now, self.una > before, newest);
         }
     }
 

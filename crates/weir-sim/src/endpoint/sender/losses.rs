@@ -17,8 +17,8 @@ const LONGEST_RTO: Duration = Duration::from_secs(120);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arming {
     from: Time,
-    /// Nothing waited to be sent again.
-    clean: bool,
+    /// With a tail loss probe.
+    tail: bool,
 }
 
 impl Sender {
@@ -45,9 +45,9 @@ impl Sender {
     /// Computes when the probe that was armed last is due.
     fn reckon_probe(&mut self) {
         if let Some(arming) = self.arming.take() {
-            let patience = self.patience(arming.clean);
+            let patience = self.patience(arming.tail);
             debug_assert!(patience >= self.least_patience());
-            self.probe_due = arming.from + patience;
+            (self.probe_due, self.tail_due) = (arming.from + patience, arming.tail);
         }
     }
 
@@ -131,19 +131,33 @@ impl Sender {
             }
         }
         if self.probe_due <= now {
-            self.probes += 1;
-            let give_up = match self.config.recovery {
-                _ if self.opening().is_some() => false,
-                Recovery::Tcp => self.probes > 1,
-                Recovery::Quic => self.probes > 3,
-            };
-            if give_up {
-                self.lose_everything(now);
-            } else {
-                self.must_probe = 1;
-            }
-            self.arm_probe(now);
+            self.probe(now);
         }
+    }
+
+    /// Nothing was heard for so long that something must be done.
+    fn probe(&mut self, now: Time) {
+        if self.tail_due && self.opening().is_none() {
+            // The timeout after it is reckoned from when the oldest packet was sent (`tcp_rto_delta_us`).
+            let mut numbers = self.sent.first()..self.sent.end();
+            let oldest = numbers.find(|number| self.sent.is_flying(*number));
+            let from = oldest.and_then(|oldest| self.sent_at(oldest)).unwrap_or(now);
+            (self.tail_probed, self.must_probe) = (true, 1);
+            self.arming = Some(Arming { from, tail: false });
+            return;
+        }
+        self.probes += 1;
+        let give_up = match self.config.recovery {
+            _ if self.opening().is_some() => false,
+            Recovery::Tcp => true,
+            Recovery::Quic => self.probes > 3,
+        };
+        if give_up {
+            self.lose_everything(now);
+        } else {
+            self.must_probe = 1;
+        }
+        self.arm_probe(now);
     }
 
     fn lose_everything(&mut self, now: Time) {
@@ -163,8 +177,42 @@ impl Sender {
     }
 
     /// A probe is due if nothing is heard from now on.
-    pub(super) fn arm_probe(&mut self, now: Time) {
-        self.arming = Some(Arming { from: now, clean: self.again.is_empty() });
+    fn arm_probe(&mut self, now: Time) {
+        self.arming = Some(Arming { from: now, tail: self.may_tail_probe() });
+    }
+
+    /// Whether silence is answered by a probe before the timeout: not while losses are being repaired, and once
+    /// (`tcp_schedule_loss_probe`).
+    fn may_tail_probe(&self) -> bool {
+        let is_open = self.again.is_empty() && !self.missing.recovers(self.una);
+        self.config.recovery == Recovery::Tcp && is_open && self.probes == 0 && !self.tail_probed
+    }
+
+    /// A packet of the stream is sent. While TCP repairs, only the oldest one that is missing puts the timeout off.
+    #[inline]
+    pub(super) fn arm_by_sending(&mut self, now: Time, sequence: u64) {
+        let is_head = sequence == self.una;
+        if is_head {
+            self.head_sent = now;
+        }
+        let is_armed = self.arming.is_some() || self.probe_due < Time::MAX;
+        let puts_off = is_head && !self.tail_probed;
+        if self.config.recovery == Recovery::Quic || puts_off || !is_armed || self.may_tail_probe() {
+            self.arm_probe(now);
+        }
+    }
+
+    /// Something is heard: that the stream has `advanced`, or up to which packet that was sent others have arrived. These
+    /// put TCP's timeout off only while they are older than the last copy of what is missing (`tcp_clean_rtx_queue`).
+    #[inline]
+    pub(super) fn arm_by_news(&mut self, now: Time, advanced: bool, newest: u64) {
+        if advanced {
+            self.head_sent = Time::ZERO;
+        }
+        let is_older = || self.sent_at(newest).is_some_and(|newest| newest < self.head_sent);
+        if advanced || self.config.recovery == Recovery::Quic || is_older() {
+            self.arm_probe(now);
+        }
     }
 
     /// No less than this is its patience.
@@ -176,13 +224,13 @@ impl Sender {
     }
 
     /// How long it waits for an acknowledgement before it probes.
-    fn patience(&self, clean: bool) -> Duration {
+    fn patience(&self, tail: bool) -> Duration {
         let Rtt { smoothed, variation, .. } = self.rtt;
         let wait = if smoothed == Duration::ZERO {
             FIRST_RTO
         } else {
             match self.config.recovery {
-                Recovery::Tcp if self.probes == 0 && clean => {
+                Recovery::Tcp if tail => {
                     // TLP: two round trips; a packet alone also waits for a delayed acknowledgement (RFC 8985 section
                     // 7).
                     let alone = self.in_flight <= u64::from(self.config.mss);
@@ -195,13 +243,6 @@ impl Sender {
                 }
             }
         };
-        let doubled = match self.config.recovery {
-            // No probe comes before the SYN-ACK's timeout.
-            _ if self.opening().is_some() => self.probes,
-            // The probe is not counted: the timeout after it is the first.
-            Recovery::Tcp => self.probes.saturating_sub(1),
-            Recovery::Quic => self.probes,
-        };
-        (wait * (1 << doubled.min(12))).min(LONGEST_RTO)
+        (wait * (1 << self.probes.min(12))).min(LONGEST_RTO)
     }
 }
