@@ -108,7 +108,8 @@ fn through_ours(config: TbfConfig, arrived: &BTreeMap<u32, (u64, usize)>) -> BTr
     let mut left = BTreeMap::new();
     let mut drain = |queue: &mut Tbf, from: Time, until: Option<Time>| {
         let mut now = from;
-        while let Some(ready) = queue.next_ready(now).filter(|ready| until.is_none_or(|until| *ready < until)) {
+        while let Some(ready) = queue.next_ready(now).filter(|ready| until.is_none_or(|until| *ready < until))
+        {
             now = ready;
             let packet = queue.dequeue(now, &mut ()).expect("it said that it was ready");
             left.insert(packet.id as u32, now.as_nanos());
@@ -155,10 +156,10 @@ fn bursts() -> Vec<Step> {
     };
     let mut steps = Vec::new();
     for burst in 0..12 {
-        let together = 5 + 6 * (burst % 6);
+        let together = 10 + 10 * (burst % 6);
         for place in 0..together {
             let bytes = if burst % 3 == 2 { 60 + next(1400) as usize } else { 1500 };
-            steps.push((if place == 0 { 30_000 } else { 0 }, bytes));
+            steps.push((if place == 0 { 50_000 } else { 0 }, bytes));
         }
         for _ in 0..6 {
             steps.push((u64::from(500 + next(3000)), 100 + next(1300) as usize));
@@ -195,13 +196,14 @@ fn the_same_packets_leave_at_the_same_time() {
         assert_eq!(arrived, steps.len(), "{name}: a datagram was lost on its way");
         assert_eq!(passed.counted, [left as u64, (arrived - left) as u64], "{name}: what tc says");
         assert!(left < arrived - 20 && left > arrived / 4, "{name}: {left} of {arrived}");
-        // Time stamps are taken before the one queue and behind the other's tokens: ours may not be the later one.
+        // Time stamps are taken before the one queue and behind the other's tokens: ours may not be the later one. Where
+        // one of them has dropped a packet more, those behind it are a packet's time apart.
         if is_counted() {
             assert!(one_alone <= 2, "{name}: {one_alone}");
-            assert!(quantile(0.0) > -20.0 && quantile(0.99) < 100.0, "{name}");
+            assert!(quantile(0.1) > -20.0 && quantile(0.9) < 100.0, "{name}");
         } else {
             assert!(one_alone <= left / 10, "{name}: {one_alone} of {left}");
-            assert!(quantile(0.0) > -2000.0 && quantile(0.5) < 2000.0, "{name}");
+            assert!(quantile(0.5) > -1000.0 && quantile(0.5) < 2000.0, "{name}");
         }
     }
 }

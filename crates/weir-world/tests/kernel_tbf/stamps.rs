@@ -73,7 +73,13 @@ fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: pointer and length describe `value`.
     let done = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, std::ptr::from_ref(value).cast(), length)
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            std::ptr::from_ref(value).cast(),
+            length,
+        )
     };
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
@@ -109,7 +115,8 @@ fn receive(socket: &OwnedFd) -> Option<(Direction, u64, usize, [u8; 64])> {
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
-        let bytes = usize::try_from(libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC)).ok()?;
+        let bytes =
+            usize::try_from(libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC)).ok()?;
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         assert!(!header.is_null() && (*header).cmsg_type == libc::SCM_TIMESTAMPNS, "no time stamp");
         let time = libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned();

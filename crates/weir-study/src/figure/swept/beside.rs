@@ -1,6 +1,7 @@
 //! Real packets beside virtual ones: what a figure that is made on real packets says of the same cells in world `sim`.
 //!
-//! The scenarios, seeds and run numbers are the same; only who sends, and on which clock, differs.
+//! The scenarios, seeds and run numbers are the same; only who sends, and on which clock, differs. On the real clock a
+//! run that carries a warning has met a machine that was late, so such runs do not count where a cell has others.
 
 use std::fmt::Write;
 
@@ -12,6 +13,9 @@ use super::claim::Table;
 use super::extract::Extract;
 use super::file::Compared;
 use crate::stats::Spread;
+
+/// What is told of runs with warnings.
+const LATE: &str = "Runs with warnings do not count; * where all have some.";
 
 /// One number of one cell in both worlds.
 struct Pair {
@@ -34,15 +38,26 @@ pub(super) struct Beside {
 }
 
 /// The numbers of `compared` in both worlds. `sim` has a row of runs for each combination, as the table has.
-pub(super) fn beside(world: &str, compared: &[Compared], table: &Table, sim: &[Vec<Option<&Extract>>]) -> Beside {
-    let pairs = |index: usize| compared.iter().map(move |number| pair(number, &table.runs[index], &sim[index]));
-    let rows: Vec<(String, Vec<Pair>)> = table
-        .combinations
-        .iter()
-        .enumerate()
-        .map(|(index, one)| (name(table, one), pairs(index).collect()))
-        .collect();
+pub(super) fn beside(
+    world: &str,
+    compared: &[Compared],
+    table: &Table,
+    sim: &[Vec<Option<&Extract>>],
+) -> Beside {
+    let row = |(index, one): (usize, &Combination)| {
+        let (runs, is_clean) = counting(&table.runs[index]);
+        let pairs = compared.iter().map(|number| pair(number, &runs, &sim[index])).collect();
+        (name(table, one) + if is_clean { "" } else { "*" }, pairs)
+    };
+    let rows: Vec<(String, Vec<Pair>)> = table.combinations.iter().enumerate().map(row).collect();
     Beside { html: html(world, compared, &rows), text: text(world, compared, &rows) }
+}
+
+/// The runs without warnings, or all where each has one; and whether they are without.
+fn counting<'a>(runs: &[Option<&'a Extract>]) -> (Vec<Option<&'a Extract>>, bool) {
+    let clean: Vec<_> =
+        runs.iter().copied().filter(|run| run.is_some_and(|run| run.warnings.is_empty())).collect();
+    if clean.is_empty() { (runs.to_vec(), false) } else { (clean, true) }
 }
 
 /// The labels of a cell, each number with the axis that it is on.
@@ -90,7 +105,7 @@ fn ratio_words(pair: &Pair) -> String {
 fn html(world: &str, compared: &[Compared], rows: &[(String, Vec<Pair>)]) -> String {
     let mut html = format!(
         "<section><h2>World {world} beside world sim</h2><p class=\"note\">The same scenarios in both: the mean over \
-         the runs, the smallest and the largest in brackets, and the mean of {world} over that of sim.</p>\
+         the runs, the smallest and the largest in brackets, and the mean of {world} over that of sim. {LATE}</p>\
          <div class=\"scroll\"><table><thead><tr><th>cell</th>"
     );
     for number in compared {
@@ -124,5 +139,5 @@ fn text(world: &str, compared: &[Compared], rows: &[(String, Vec<Pair>)]) -> Str
         });
         out.add_row(std::iter::once(name.clone()).chain(cells));
     }
-    render(&out)
+    format!("{}\n{LATE}", render(&out))
 }

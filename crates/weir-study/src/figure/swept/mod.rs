@@ -14,7 +14,7 @@ mod file;
 use std::path::Path;
 
 use weir_report::output::OutputError;
-use weir_world::{Clock, SIM, World};
+use weir_world::{Clock, SIM};
 
 use super::{About, Cell, Figure, Findings, Made, Place, Plan};
 use crate::engine::{Job, Options, StudyError};
@@ -198,7 +198,9 @@ impl Swept {
             let mut cell = Cell::at(Place::new(&self.about, labels));
             cell.more = means(&table.runs[index]);
             if let Some(sim) = &sim {
-                cell.more.extend(means(&sim[index]).into_iter().map(|(name, mean)| (format!("sim: {name}"), mean)));
+                cell.more.extend(
+                    means(&sim[index]).into_iter().map(|(name, mean)| (format!("sim: {name}"), mean)),
+                );
             }
             cell
         });
