@@ -80,6 +80,9 @@ pub struct Variant {
     pub name: String,
     /// What it is.
     pub says: String,
+    /// The worlds in which it can be made; those of the figure if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worlds: Vec<String>,
     /// The law's parameter set.
     #[serde(default)]
     pub law: Preset,
@@ -102,5 +105,19 @@ impl About {
     /// If the figure has none.
     pub fn variant(&self, name: &str) -> &Variant {
         self.variants.iter().find(|variant| variant.name == name).unwrap_or(&self.variants[0])
+    }
+
+    /// The worlds in which a variant can be made.
+    pub fn worlds_of<'a>(&'a self, variant: &'a Variant) -> &'a [String] {
+        if variant.worlds.is_empty() { &self.worlds } else { &variant.worlds }
+    }
+
+    /// The first variant that can be made in that world, or the paper's.
+    ///
+    /// # Panics
+    /// If the figure has none.
+    pub fn variant_in(&self, world: &str) -> &Variant {
+        let can = |variant: &&Variant| self.worlds_of(variant).iter().any(|known| known == world);
+        self.variants.iter().find(can).unwrap_or(&self.variants[0])
     }
 }

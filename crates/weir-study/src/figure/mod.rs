@@ -130,6 +130,8 @@ pub struct Findings {
     pub statements: Vec<Statement>,
     /// What the figure draws itself, if its plot is [`Plot::Own`].
     pub html: String,
+    /// What stands below the table for the terminal.
+    pub text: String,
 }
 
 /// A figure, made.

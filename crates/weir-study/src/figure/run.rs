@@ -20,11 +20,13 @@ pub enum FigureError {
         /// What there is.
         known: String,
     },
-    /// The figure is not made in that world.
-    #[error("figure {figure} cannot be made in world {world}; it can in {known}")]
+    /// The variant is not made in that world.
+    #[error("variant {variant} of figure {figure} cannot be made in world {world}; it can in {known}")]
     World {
         /// The figure.
         figure: String,
+        /// Its variant.
+        variant: String,
         /// What was asked for.
         world: &'static str,
         /// What there is.
@@ -58,11 +60,13 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &Options) -> Result<Figure
             known: known.join(", "),
         });
     }
-    if about.worlds.iter().all(|world| world != plan.world.name()) {
+    let worlds = about.worlds_of(about.variant(&plan.variant));
+    if worlds.iter().all(|world| world != plan.world.name()) {
         return Err(FigureError::World {
             figure: about.id.clone(),
+            variant: plan.variant.clone(),
             world: plan.world.name(),
-            known: about.worlds.join(", "),
+            known: worlds.join(", "),
         });
     }
     let jobs = figure.jobs(plan);
@@ -72,7 +76,7 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &Options) -> Result<Figure
     let made_of = batch::made_of(&jobs, plan.world, options)?;
     let began = engine::now();
     let made = figure.make(plan, &jobs, options)?;
-    let Findings { cells, statements, html } = made.findings;
+    let Findings { cells, statements, html, text } = made.findings;
     let mut result = FigureResult {
         figure: about.id.clone(),
         world: plan.world.name().to_owned(),
@@ -92,6 +96,10 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &Options) -> Result<Figure
         html: String::new(),
     };
     result.table = table::text(about, &result);
+    if !text.is_empty() {
+        result.table += "\n";
+        result.table += &text;
+    }
     result.html = page::html(about, &result, &html);
     let json = serde_json::to_string_pretty(&result).expect("a figure is plain data");
     let texts =

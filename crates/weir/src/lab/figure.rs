@@ -7,7 +7,7 @@ use serde::Serialize;
 use weir_report::summary::{render, table};
 use weir_study::Options;
 use weir_study::figure::{self, Figure, Outline, Plan, Verdict};
-use weir_world::RunOptions;
+use weir_world::{RunOptions, World};
 
 use super::progress::{DOUBTFUL, Progress, batch_end};
 use crate::cli::FigureRunArgs;
@@ -31,7 +31,11 @@ pub(crate) fn list(json: bool) -> anyhow::Result<ExitCode> {
             figure.paper
         );
         for variant in figure.variants {
-            text += &format!("{:<8} --variant {:<12} {}\n", "", variant.name, variant.says);
+            let worlds = match variant.worlds.as_slice() {
+                [] => String::new(),
+                some => format!("; worlds: {}", some.join(", ")),
+            };
+            text += &format!("{:<8} --variant {:<12} {}{worlds}\n", "", variant.name, variant.says);
         }
     }
     talk::print(text.trim_end())?;
@@ -40,9 +44,10 @@ pub(crate) fn list(json: bool) -> anyhow::Result<ExitCode> {
 
 /// The plan of a figure.
 fn plan(args: &FigureRunArgs, figure: &dyn Figure) -> Plan {
+    let world: &'static dyn World = args.place.world.into();
     Plan {
-        world: args.place.world.into(),
-        variant: args.variant.clone().unwrap_or_else(|| figure.about().variants[0].name.clone()),
+        world,
+        variant: args.variant.clone().unwrap_or_else(|| figure.about().variant_in(world.name()).name.clone()),
         quick: args.quick,
         runs: args.runs,
         seed: args.seed,
@@ -104,7 +109,8 @@ fn run_all(args: &FigureRunArgs) -> anyhow::Result<ExitCode> {
         let about = figure.about();
         let plan = plan(args, figure.as_ref());
         let has_variant = about.variants.iter().any(|variant| variant.name == plan.variant);
-        let has_world = about.worlds.iter().any(|world| world == plan.world.name());
+        let worlds = about.worlds_of(about.variant(&plan.variant));
+        let has_world = worlds.iter().any(|world| world == plan.world.name());
         if !has_variant || !has_world || figure.jobs(&plan).is_empty() {
             continue;
         }

@@ -70,7 +70,8 @@ pub(super) fn all(file: &File, variant: &str, quick: bool) -> Vec<Combination> {
             }
             let mut scenario = sweep.scenario(combination).unwrap_or_else(|error| panic!("{error}"));
             if quick {
-                shorten(&mut scenario, file.quick.shorter);
+                let by = file.quick.shorter_in.get(name).copied().unwrap_or(file.quick.shorter);
+                shorten(&mut scenario, by);
             }
             all.push(Combination { is_main: index == 0, grid: name.clone(), labels, scenario });
         }

@@ -95,7 +95,9 @@ impl Table<'_> {
                     false => label.clone(),
                 }
             };
-            let name = axes.iter().map(label).collect::<Vec<_>>().join(", ");
+            // A grid need not have every axis.
+            let there = axes.iter().filter(|axis| !self.combinations[*index].labels[**axis].is_empty());
+            let name = there.map(label).collect::<Vec<_>>().join(", ");
             match groups.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, members)) => members.push(*index),
                 None => groups.push((name, vec![*index])),

@@ -18,6 +18,9 @@ pub(in super::super) struct File {
     /// others are experiments that show causes.
     pub(super) grids: BTreeMap<String, Vec<String>>,
     pub(super) quick: Quick,
+    /// What is compared with world `sim` where the figure is made on real packets.
+    #[serde(default)]
+    pub(super) beside_sim: Vec<Compared>,
     pub(super) chart: Vec<Chart>,
     #[serde(default)]
     pub(super) claim: Vec<Claim>,
@@ -47,6 +50,9 @@ pub(super) struct AxisFile {
 pub(super) struct Quick {
     /// All durations are multiplied by it.
     pub(super) shorter: f64,
+    /// The same in other grids, by their names.
+    #[serde(default)]
+    pub(super) shorter_in: BTreeMap<String, f64>,
     /// Labels by axis; all of an axis that is not named.
     #[serde(default)]
     pub(super) only: BTreeMap<String, Vec<String>>,
@@ -83,6 +89,23 @@ pub(super) struct Measure {
     /// It is multiplied by this.
     #[serde(default = "one")]
     pub(super) scale: f64,
+}
+
+/// A number that is compared between two worlds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Compared {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) unit: String,
+    pub(super) of: String,
+    pub(super) measure: String,
+    #[serde(default = "one")]
+    pub(super) scale: f64,
+    /// The number is over this one of the same run.
+    pub(super) over: Option<Measure>,
+    #[serde(default = "two")]
+    pub(super) decimals: usize,
 }
 
 fn one() -> f64 {

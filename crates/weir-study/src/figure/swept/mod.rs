@@ -4,6 +4,7 @@
 //! Runs have no folders of their own: numbers, distributions and requests of each are kept under its address, and what
 //! a figure beside this one has made is taken from there, so that figures of the same runs make them once.
 
+mod beside;
 mod cells;
 mod claim;
 mod draw;
@@ -13,6 +14,7 @@ mod file;
 use std::path::Path;
 
 use weir_report::output::OutputError;
+use weir_world::{Clock, SIM};
 
 use super::{About, Cell, Figure, Findings, Made, Place, Plan};
 use crate::engine::{Job, Options, StudyError};
@@ -56,6 +58,7 @@ const GRIDS: &[(&str, &str)] = &[
     ("dualq/curve", include_str!("../../../figures/dualq/curve.toml")),
     ("dualq/one-queue", include_str!("../../../figures/dualq/one-queue.toml")),
     ("dualq/long", include_str!("../../../figures/dualq/long.toml")),
+    ("dualq/long-real", include_str!("../../../figures/dualq/long-real.toml")),
     ("dualq/long-ecn", include_str!("../../../figures/dualq/long-ecn.toml")),
     ("dualq/long-prague", include_str!("../../../figures/dualq/long-prague.toml")),
     ("dualq/long-bbr3", include_str!("../../../figures/dualq/long-bbr3.toml")),
@@ -64,6 +67,7 @@ const GRIDS: &[(&str, &str)] = &[
     ("dualq/overload", include_str!("../../../figures/dualq/overload.toml")),
     ("dualq/rtt", include_str!("../../../figures/dualq/rtt.toml")),
     ("scc/mono-dctcp", include_str!("../../../figures/scc/mono-dctcp.toml")),
+    ("scc/mono-dctcp-real", include_str!("../../../figures/scc/mono-dctcp-real.toml")),
     ("scc/mono-dctcp-small", include_str!("../../../figures/scc/mono-dctcp-small.toml")),
     ("scc/mono-bbr2", include_str!("../../../figures/scc/mono-bbr2.toml")),
     ("scc/mono-bbr2-50", include_str!("../../../figures/scc/mono-bbr2-50.toml")),
@@ -148,20 +152,26 @@ impl Figure for Swept {
     fn make(&self, plan: &Plan, jobs: &[Job], options: &Options) -> Result<Made, StudyError> {
         let (extracts, made) = extract::make(jobs, plan.world, options)?;
         let combinations = self.combinations(plan);
-        let (findings, pictures) = self.reduce(plan, &combinations, &extracts);
+        let sim = self.in_sim(plan, jobs, options)?;
+        let (findings, pictures) = self.reduce(plan, &combinations, &extracts, sim.as_ref());
         for (index, picture) in pictures.iter().enumerate() {
             write(&options.out.join(format!("figure-{}.svg", index + 1)), &picture.svg)?;
         }
-        let warnings = jobs.iter().zip(&extracts).flat_map(|(job, extract)| {
-            let all = match extract {
-                Ok(extract) => extract.warnings.clone(),
-                Err(error) => vec![error.clone()],
-            };
-            all.into_iter().map(move |text| format!("{}: {text}", job.name))
-        });
+        let warn = |extracts: &Extracts, place: &str| {
+            let each = jobs.iter().zip(extracts).flat_map(|(job, extract)| {
+                let all = match extract {
+                    Ok(extract) => extract.warnings.clone(),
+                    Err(error) => vec![error.clone()],
+                };
+                all.into_iter().map(move |text| format!("{}{place}: {text}", job.name))
+            });
+            each.collect::<Vec<_>>()
+        };
+        let mut warnings = warn(&extracts, "");
+        warnings.extend(sim.iter().flat_map(|sim| warn(sim, ", in sim")));
         Ok(Made {
             findings,
-            warnings: warnings.collect(),
+            warnings,
             continued: made.reused,
             damaged: made.damaged,
             missing: extracts.iter().filter(|one| one.is_err()).count(),
@@ -171,20 +181,33 @@ impl Figure for Swept {
 }
 
 impl Swept {
+    /// The same jobs in world `sim`, if this is another world and the figure compares the two.
+    fn in_sim(&self, plan: &Plan, jobs: &[Job], options: &Options) -> Result<Option<Extracts>, StudyError> {
+        if self.file.beside_sim.is_empty() || plan.world.clock() == Clock::Virtual {
+            return Ok(None);
+        }
+        extract::make(jobs, SIM, options).map(|(extracts, _)| Some(extracts))
+    }
+
     fn reduce(
         &self,
         plan: &Plan,
         combinations: &[Combination],
         extracts: &Extracts,
+        sim: Option<&Extracts>,
     ) -> (Findings, Vec<draw::Drawn>) {
-        let runs = self.runs(plan) as usize;
-        let rows =
-            extracts.chunks(runs.max(1)).map(|runs| runs.iter().map(|run| run.as_ref().ok()).collect());
-        let table = Table { axes: &self.file.axis, combinations, runs: rows.collect() };
+        let runs = (self.runs(plan) as usize).max(1);
+        let table = Table { axes: &self.file.axis, combinations, runs: by_cell(extracts, runs) };
+        let sim = sim.map(|sim| by_cell(sim, runs));
         let cells = table.select(None, &Default::default()).into_iter().map(|index| {
             let labels = table.combinations[index].labels.iter().map(String::as_str);
             let mut cell = Cell::at(Place::new(&self.about, labels));
             cell.more = means(&table.runs[index]);
+            if let Some(sim) = &sim {
+                cell.more.extend(
+                    means(&sim[index]).into_iter().map(|(name, mean)| (format!("sim: {name}"), mean)),
+                );
+            }
             cell
         });
         let cells = cells.collect();
@@ -194,9 +217,20 @@ impl Swept {
             named => named.contains(&plan.variant),
         });
         let statements = claims.map(|claim| table.statement(claim)).collect();
-        let (html, pictures) = draw::all(&self.file.chart, &table);
-        (Findings { cells, statements, html }, pictures)
+        let (mut html, pictures) = draw::all(&self.file.chart, &table);
+        let mut text = String::new();
+        if let Some(sim) = &sim {
+            let beside = beside::beside(plan.world.name(), &self.file.beside_sim, &table, sim);
+            html.push_str(&beside.html);
+            text = beside.text;
+        }
+        (Findings { cells, statements, html, text }, pictures)
     }
+}
+
+/// The runs of each cell, where they have a result.
+fn by_cell(extracts: &Extracts, runs: usize) -> Vec<Vec<Option<&Extract>>> {
+    extracts.chunks(runs).map(|runs| runs.iter().map(|run| run.as_ref().ok()).collect()).collect()
 }
 
 /// The mean of each number over the runs that have it, as `OF: MEASURE`.

@@ -2,8 +2,11 @@
 
 use std::sync::atomic::AtomicBool;
 
-use weir_world::{RunOptions, SIM};
+use weir_world::{EMU, RunOptions, SIM};
 
+use super::beside::beside;
+use super::claim::Table;
+use super::extract::Extract;
 use super::file::{Chart, Claim, Labels, Where};
 use super::{Swept, cells, load};
 use crate::engine::Options;
@@ -77,6 +80,69 @@ fn files_name_axes_and_labels_that_there_are() {
             named.into_iter().chain(cells.keys()).for_each(axis);
         }
     }
+}
+
+/// What a variant is said to be made of on real packets real packets can do; and each world has its first variant.
+#[test]
+fn variants_can_be_made_in_their_worlds() {
+    let mut real = 0;
+    for figure in load() {
+        let about = &figure.about;
+        for variant in
+            about.variants.iter().filter(|one| about.worlds_of(one).iter().any(|it| it == EMU.name()))
+        {
+            for one in cells::all(&figure.file, &variant.name, false) {
+                let checked = EMU.check(&one.scenario).map_err(|refusal| refusal.message);
+                assert_eq!(checked, Ok(()), "{}, {}: {}", about.id, variant.name, one.name());
+                real += 1;
+            }
+            assert!(!figure.file.beside_sim.is_empty(), "{}: nothing is compared with sim", about.id);
+        }
+    }
+    assert!(real > 60, "{real}");
+
+    let figure = load().find(|figure| figure.about.id == "dualq/7").unwrap();
+    assert_eq!(["sim", "emu"].map(|world| figure.about.variant_in(world).name.as_str()), ["paper", "real"]);
+    let folder = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let plan = Plan { world: EMU, variant: "paper".to_owned(), quick: true, runs: None, seed: 1, only: None };
+    let refused = run(&figure, &plan, &Options::new(folder.path(), RunOptions::new(&stop))).err().unwrap();
+    assert_eq!(
+        refused.to_string(),
+        "variant paper of figure dualq/7 cannot be made in world emu; it can in sim"
+    );
+}
+
+/// A run with a warning does not count beside others without; where all have one, the cell says so.
+#[test]
+fn runs_with_warnings_are_not_compared() {
+    let text = format!(
+        "beside_sim = [{{ name = 'use', of = 'link', measure = 'use', over = {{ of = 'link', measure = 'all' }} }}]\n{FIGURE}"
+    );
+    let figure = Swept::parse(&text).unwrap();
+    let combinations = cells::all(&figure.file, "paper", true);
+    let extract = |value: f64, warnings: &[&str]| Extract {
+        numbers: [("use", value), ("all", 2.0)]
+            .map(|(measure, value)| ("link".to_owned(), measure.to_owned(), value))
+            .to_vec(),
+        warnings: warnings.iter().map(|text| (*text).to_owned()).collect(),
+        ..Extract::default()
+    };
+    let [good, late, sim] = [extract(3.0, &[]), extract(100.0, &["late"]), extract(4.0, &[])];
+    let table = Table {
+        axes: &figure.file.axis,
+        combinations: &combinations,
+        runs: vec![vec![Some(&good), Some(&late), None], vec![Some(&late)]],
+    };
+    let sim = [vec![Some(&sim), Some(&sim)], vec![None]];
+    let made = beside("emu", &figure.file.beside_sim, &table, &sim);
+    let rows: Vec<Vec<&str>> =
+        made.text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["FIFO,", "RTT", "10ms", "1.50,", "2.00"], "{}", made.text);
+    assert_eq!(rows[1], ["step,", "RTT", "10ms*", "50.00,", "-"], "{}", made.text);
+    assert!(
+        made.html.contains("<td>FIFO, RTT 10ms</td><td>1.50</td><td>2.00 (2.00 to 2.00)</td><td>0.75</td>")
+    );
 }
 
 const FIGURE: &str = r#"

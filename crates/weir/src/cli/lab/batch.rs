@@ -43,7 +43,7 @@ pub(crate) struct FigureRunArgs {
     /// Fewer runs, a tenth of the rate and of the bytes.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// A variant of the setting, if not the figure's first; `weir figure list` names them.
+    /// A variant of the setting, if not the figure's first that there is in the world; `weir figure list` names them.
     #[arg(long)]
     pub(crate) variant: Option<String>,
     /// Runs per cell [default: the paper's, or 1 with --quick].
