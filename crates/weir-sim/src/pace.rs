@@ -59,9 +59,7 @@ mod tests {
         assert_eq!(sent(Pace::new(rate(25_000_000), None), 4), [0, 400_000, 800_000, 1_200_000]);
         let bursts = Some((Duration::from_millis(1), rate(1_000_000_000)));
         let times = sent(Pace::new(rate(25_000_000), bursts), 9);
-        let expected = [
-            0, 10_000, 20_000, 1_000_000, 1_010_000, 2_000_000, 2_010_000, 2_020_000, 3_000_000,
-        ];
+        let expected = [0, 10_000, 20_000, 1_000_000, 1_010_000, 2_000_000, 2_010_000, 2_020_000, 3_000_000];
         assert_eq!(times, expected);
         // A line that is full has no pauses.
         let times = sent(Pace::new(rate(1_000_000_000), bursts), 300);

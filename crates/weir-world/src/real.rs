@@ -248,10 +248,9 @@ fn flow_spec(
                 seed: Seed { seed: scenario.seed, run },
                 ..QuicSpec::new(&flow.controller)
             }),
-            Stack::Udp => Traffic::Udp(UdpSpec {
-                bursts: flow.bursts,
-                ..UdpSpec::new(flow.rate.unwrap_or_default())
-            }),
+            Stack::Udp => {
+                Traffic::Udp(UdpSpec { bursts: flow.bursts, ..UdpSpec::new(flow.rate.unwrap_or_default()) })
+            }
         },
     }
 }
