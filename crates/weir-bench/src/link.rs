@@ -260,6 +260,7 @@ fn measure(
                     controller: "cubic".to_owned(),
                     registered: None,
                     two_way: false,
+                    receive_window: None,
                 }),
             };
             Transfer::launch(&spec, &topology.server, &topology.client, &control)

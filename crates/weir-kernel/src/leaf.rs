@@ -261,6 +261,11 @@ impl Leaf {
         Queue { kind: self.kind, config: self.given.config(), limited: self.given.names("limit") }
     }
 
+    /// As it was given.
+    pub(super) fn config(&self) -> &QdiscConfig {
+        self.given.config()
+    }
+
     /// Whether the kind has a key, such as `ecn`.
     pub(super) fn has(&self, key: &str) -> bool {
         self.given.has(key)

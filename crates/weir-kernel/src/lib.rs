@@ -6,6 +6,7 @@
 
 mod ahead;
 pub mod attach;
+mod buckets;
 mod check;
 mod config;
 mod down;

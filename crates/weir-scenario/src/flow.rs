@@ -88,6 +88,18 @@ keys! {
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<Rate> = None => Key::of("rate above 0").usual("required for UDP, not for others");
 
+    /// Its datagrams do not come evenly: those of each interval of this length go together when it begins, as
+    /// `iperf3` sends them (`--pacing-timer`, 1 ms by default). In `sim` they go at the bottleneck's rate, on real packets
+    /// as fast as the host sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bursts: Option<Duration> = None => Key::of("time").above(0).udp();
+
+    /// What the receiver's window lets be in flight at most, of each direction of a two-way flow. On real packets it is
+    /// the `SO_RCVBUF` of both ends, of which the kernel allots twice as much and offers about half.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receive_window: Option<Bytes> = None
+        => Key::of("size").within(SMALLEST_WINDOW, LARGEST_WINDOW).because(" bytes").usual("more than is needed").tcp();
+
     /// Segments that the sender hands over as one super-packet at most: the queue takes, marks and drops it as one,
     /// and a mark on it is a mark on each segment. Packets in tables are super-packets then.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,6 +178,10 @@ keys! {
 
 plain!(Direction, Pattern, Remark);
 
+/// Two full packets: one acknowledgement is for two.
+const SMALLEST_WINDOW: u64 = 2 * 1448;
+/// RFC 7323 section 2.3: a window's scale is 14 at most.
+const LARGEST_WINDOW: u64 = 1 << 30;
 /// RFC 5681 section 4.2: an acknowledgement must come within 500 ms.
 const LONGEST_ACK_DELAY: Duration = Duration::from_millis(500);
 /// Trains of user data that come more often are a load of their own.

@@ -55,6 +55,7 @@ enum Stacks {
     TcpAndQuic,
     Tcp,
     Quic,
+    Udp,
 }
 
 impl Stacks {
@@ -64,6 +65,7 @@ impl Stacks {
             Self::TcpAndQuic => stack != Stack::Udp,
             Self::Tcp => stack == Stack::Tcp,
             Self::Quic => stack == Stack::Quic,
+            Self::Udp => stack == Stack::Udp,
         }
     }
 
@@ -73,6 +75,7 @@ impl Stacks {
             Self::TcpAndQuic => "TCP and QUIC",
             Self::Tcp => "TCP",
             Self::Quic => "QUIC",
+            Self::Udp => "UDP",
         }
     }
 }
@@ -158,6 +161,11 @@ impl Key {
     /// Only flows over QUIC have it.
     pub(crate) const fn quic(self) -> Self {
         Self { stacks: Stacks::Quic, ..self }
+    }
+
+    /// Only flows over UDP have it.
+    pub(crate) const fn udp(self) -> Self {
+        Self { stacks: Stacks::Udp, ..self }
     }
 
     /// Only workloads of these kinds have it.

@@ -12,6 +12,7 @@ use crate::endpoint::{
     AckFrame, EndOptions, Feedback, LARGEST_GSO, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig,
 };
 use crate::hop::HopId;
+use crate::pace::Pace;
 use crate::route::Routed;
 use crate::treatment::Treatment;
 use crate::twins::Twin;
@@ -71,6 +72,7 @@ pub struct FlowSpec {
     pub(crate) up: bool,
     pub(crate) two_way: bool,
     pub(crate) window: u64,
+    pub(crate) bursts: Option<(Duration, Rate)>,
     pub(crate) receiver: Option<ReceiverConfig>,
     pub(crate) ends: EndOptions,
     pub(crate) controller: Option<Box<dyn Controller>>,
@@ -158,6 +160,7 @@ impl FlowSpec {
             up: false,
             two_way: false,
             window: u64::MAX,
+            bursts: None,
             receiver: None,
             ends: EndOptions::default(),
             controller: None,
@@ -251,6 +254,13 @@ impl FlowSpec {
     #[must_use]
     pub fn window(self, window: u64) -> Self {
         Self { window, ..self }
+    }
+
+    /// Datagrams do not come evenly: those of each interval of length `every`, above 0, go together when it begins, back
+    /// to back at `line`.
+    #[must_use]
+    pub fn bursts(self, every: Duration, line: Rate) -> Self {
+        Self { bursts: Some((every, line)), ..self }
     }
 
     /// The half of a two-way flow that goes back.
@@ -355,8 +365,7 @@ pub struct FlowReport {
 pub(crate) enum Source {
     Connection(Box<Sender>),
     Datagrams {
-        rate: Rate,
-        remainder: u64,
+        pace: Pace,
         ecn: Ecn,
         number: u64,
         until: Time,
@@ -460,8 +469,7 @@ impl Flow {
             Kind::Datagrams(rate) => {
                 let ecn = if spec.ecn { Ecn::Ect0 } else { Ecn::NotEct };
                 let source = Source::Datagrams {
-                    rate: *rate,
-                    remainder: 0,
+                    pace: Pace::new(*rate, spec.bursts),
                     ecn,
                     number: 0,
                     until: Time::MAX,

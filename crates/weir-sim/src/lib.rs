@@ -30,6 +30,7 @@ mod judge;
 mod line;
 mod network;
 mod observer;
+mod pace;
 mod replay;
 mod route;
 pub mod share;

@@ -47,7 +47,12 @@ fn flow(topology: &Topology, name: &str, amount: Amount, ecn: bool, traffic: Tra
 }
 
 fn tcp(controller: &str, two_way: bool) -> Traffic {
-    Traffic::Tcp(TcpSpec { controller: controller.to_owned(), registered: None, two_way })
+    Traffic::Tcp(TcpSpec {
+        controller: controller.to_owned(),
+        registered: None,
+        two_way,
+        receive_window: None,
+    })
 }
 
 fn launch(topology: &Topology, spec: &FlowSpec, control: &Control) -> Transfer {

@@ -241,13 +241,16 @@ fn flow_spec(
                 controller: flow.controller.clone(),
                 registered: None,
                 two_way: flow.pattern == Pattern::TwoWay,
+                receive_window: flow.receive_window,
             }),
             Stack::Quic => Traffic::Quic(QuicSpec {
                 window: window(scenario),
                 seed: Seed { seed: scenario.seed, run },
                 ..QuicSpec::new(&flow.controller)
             }),
-            Stack::Udp => Traffic::Udp(UdpSpec::new(flow.rate.unwrap_or_default())),
+            Stack::Udp => {
+                Traffic::Udp(UdpSpec { bursts: flow.bursts, ..UdpSpec::new(flow.rate.unwrap_or_default()) })
+            }
         },
     }
 }

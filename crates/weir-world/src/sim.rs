@@ -295,13 +295,18 @@ fn spec(
         Some(remark) => made.remark(remark.codepoint()),
         None => made,
     };
+    let made = match flow.bursts {
+        Some(every) => made.bursts(every, scenario.bottleneck.rate),
+        None => made,
+    };
+    let window = flow.receive_window.map_or(u64::MAX, |window| window.0).min(window(scenario).0);
     Ok(made
         .hosts([server as u16, 1 + client as u16])
         .ecn(flow.ecn)
         .ends(flow.end_options())
         .up(flow.direction == Direction::Up)
         .two_way(flow.pattern == Pattern::TwoWay)
-        .window(window(scenario).0)
+        .window(window)
         .start(flow.start + ahead)
         .position(scenario.bottleneck.position)
         .amount(amount))

@@ -7,6 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 
 use weir_kernel::LeafKind;
+use weir_netdev::iproute::Discipline;
 
 use super::{
     Check, Failure, Status, as_root, bpf, fix, in_new_namespace, is_refusal, is_short_of_files, or_root, run,
@@ -23,7 +24,7 @@ pub(super) fn checks() -> Vec<Check> {
         discipline(&of_leaf(LeafKind::Codel)),
     ]);
     checks.extend([discipline(&of_leaf(LeafKind::FqCodel)), discipline(&NETEM)]);
-    checks.extend([others(), ifb(), classifier(), hook()]);
+    checks.extend([others(), buckets(), ifb(), classifier(), hook()]);
     checks.extend(type_information());
     checks.extend([tracepoint("kfree_skb", c"kfree_skb", "losses"), dequeue(), bpffs()]);
     checks
@@ -189,6 +190,30 @@ fn told_apart(made: &[bool]) -> Result<String, Failure> {
         _ => format!("{}; no {}", names(true), names(false)),
     };
     Err((Status::Limited, detail, Some(module_fix(&modules, &options))))
+}
+
+/// Frames of Ethernet, as interfaces have them by default.
+const FRAME: u64 = 1514;
+
+/// Token buckets on this host's interfaces that lose all of a late wake-up.
+fn buckets() -> Check {
+    let found = run("tc", &["-j", "qdisc", "show"])
+        .and_then(|told| Ok(Discipline::parse(told.as_bytes())?))
+        .map_err(|error| (Status::Limited, error.to_string(), or_root(&error, "install a current iproute2")));
+    check("tbf buckets", found.and_then(|all| short(&all)))
+}
+
+fn short(all: &[Discipline]) -> Result<String, Failure> {
+    let of = |one: &Discipline| {
+        let burst = one.short_bucket(FRAME)?;
+        Some(format!("tbf {} on {} has a burst of {burst} bytes", one.text("handle"), one.text("dev")))
+    };
+    let found: Vec<String> = all.iter().filter_map(of).collect();
+    if found.is_empty() {
+        return Ok("none of less than two frames".to_owned());
+    }
+    let detail = format!("{}: less than two frames, slower than its rate", found.join(", "));
+    Err((Status::Limited, detail, fix(&format!("tc qdisc change ... tbf ... burst {}", 2 * FRAME))))
 }
 
 fn ifb() -> Check {
@@ -381,6 +406,25 @@ mod tests {
         }
         let kinds = ["bfifo limit 30000", "htb", "no_such_kind", "pfifo"];
         assert_eq!(made(&kinds).unwrap(), [true, true, false, true]);
+    }
+
+    #[test]
+    fn a_real_bucket_of_one_frame_is_named() {
+        let seen = |burst: &str| {
+            in_new_namespace(|| {
+                let words = format!("qdisc add dev lo root tbf rate 1gbit limit 625000 burst {burst}");
+                run("tc", &words.split(' ').collect::<Vec<_>>())?;
+                Ok(buckets())
+            })
+        };
+        let short = match seen("1514") {
+            Ok(check) => check,
+            Err(error) => return weir_testkit::skip::skip("tbf", &error.to_string()),
+        };
+        assert_eq!(short.status, Status::Limited, "{short:?}");
+        assert!(short.detail.contains("on lo has a burst of 15"), "{short:?}");
+        assert!(short.fix.is_some_and(|fix| fix.contains("burst 3028")));
+        assert_eq!(seen("3028").unwrap().status, Status::Ok);
     }
 
     #[test]

@@ -72,6 +72,20 @@ impl Discipline {
         own.or_else(tins)
     }
 
+    /// The bucket of a `tbf` in bytes, if it holds less than two frames of `frame` bytes. The kernel wakes such a one up
+    /// for each frame, and what comes in while the wake-up is late does not fit, so that it is slower than its rate.
+    #[must_use]
+    pub fn short_bucket(&self, frame: u64) -> Option<u64> {
+        if self.text("kind") != "tbf" {
+            return None;
+        }
+        let option = |name: &str| self.0.get("options")?.get(name)?.as_u64();
+        let burst = option("burst")?;
+        // The kernel keeps the bucket as time in units of 64 ns (`PSCHED_NS2TICKS`), rounded down.
+        let unit = option("rate").unwrap_or(0).saturating_mul(64).div_ceil(1_000_000_000);
+        (burst + unit < 2 * frame).then_some(burst)
+    }
+
     /// Its options as `tc` words: `limit 30720b`, `target 5ms ecn`.
     #[must_use]
     pub fn options(&self) -> String {
@@ -109,6 +123,21 @@ fn milliseconds(micros: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::Discipline;
+
+    #[test]
+    fn buckets_of_less_than_two_frames_are_found() {
+        let of = |kind: &str, rate: u64, burst: u64| {
+            let options = format!(r#""options":{{"rate":{rate},"burst":{burst},"lat":5000}}"#);
+            let json = format!(r#"[{{"kind":"{kind}","handle":"1:","root":true,{options}}}]"#);
+            Discipline::parse(json.as_bytes()).unwrap()[0].short_bucket(1514)
+        };
+        assert_eq!(of("tbf", 125_000_000, 1512), Some(1512));
+        assert_eq!(of("tbf", 125_000_000, 3019), Some(3019));
+        // What 3028 bytes are in units of 64 ns, at 1 and at 10 Gbit/s.
+        assert_eq!(of("tbf", 125_000_000, 3024), None);
+        assert_eq!(of("tbf", 1_250_000_000, 2960), None);
+        assert_eq!(of("htb", 125_000_000, 1512), None);
+    }
 
     const SHOWN: &[u8] = br#"[
         {"kind":"htb","handle":"57e1:","root":true,"refcnt":3,"options":{"r2q":10,"default":"0x2"},

@@ -60,8 +60,7 @@ pub fn spread_chart(title: &str, positions: &Positions, y: &str, most: f64, line
             marks.push(Mark::Line { colour, width: 2.0, runs: vec![run] });
         }
         for point in &line.points {
-            let (x, low, high) =
-                (at(point.position), (point.mean - point.deviation).max(0.0), point.mean + point.deviation);
+            let (x, low, high) = (at(point.position), bottom(point), point.mean + point.deviation);
             if point.deviation > 0.0 {
                 marks.push(Mark::Line { colour, width: 1.5, runs: vec![vec![(x, low), (x, high)]] });
             }
@@ -73,11 +72,24 @@ pub fn spread_chart(title: &str, positions: &Positions, y: &str, most: f64, line
         width: WIDTH,
         height: 270,
         x,
-        y: Axis::from_zero(most.max(1e-6), y),
+        y: match least(lines) {
+            least if least < 0.0 => Axis::linear(least, most.max(1e-6), y),
+            _ => Axis::from_zero(most.max(1e-6), y),
+        },
         marks,
         overlays,
     };
     plot.svg()
+}
+
+/// Where the bar of a point ends below. What is not below zero has no part there.
+fn bottom(point: &SpreadPoint) -> f64 {
+    (point.mean - point.deviation).max(point.mean.min(0.0))
+}
+
+/// The lowest that is drawn.
+fn least(lines: &[SpreadLine]) -> f64 {
+    lines.iter().flat_map(|line| &line.points).map(bottom).fold(0.0, f64::min)
 }
 
 /// The x axis; names are written below it.

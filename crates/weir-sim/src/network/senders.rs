@@ -78,7 +78,7 @@ impl<O: Observer> Network<O> {
         let now = self.now;
         let id = self.next_id;
         let flow = &mut self.flows[index as usize];
-        let Source::Datagrams { rate, remainder, ecn, number, until, ticks } = &mut flow.source else {
+        let Source::Datagrams { pace, ecn, number, until, ticks } = &mut flow.source else {
             return;
         };
         *ticks = false;
@@ -87,7 +87,7 @@ impl<O: Observer> Network<O> {
         }
         let packet = Flow::datagram(id, FlowId(index), *ecn, *number, now);
         *number += 1;
-        let again = now + rate.serialize(u64::from(packet.wire_bytes), remainder);
+        let again = pace.after(now, packet.wire_bytes);
         let done = matches!(flow.amount, Amount::Bytes(bytes)
             if *number * u64::from(packet.wire_bytes - flow.header) >= bytes);
         if !done {

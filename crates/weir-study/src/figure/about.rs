@@ -1,6 +1,7 @@
 //! What a figure says of itself: the table `about` of its `figure.toml`.
 
 use serde::{Deserialize, Serialize};
+use weir_core::{Bytes, Duration};
 use weir_law::Preset;
 
 /// A figure in a list, and how its cells are shown.
@@ -92,6 +93,21 @@ pub struct Variant {
     /// Whether unresponsive load is the same in both arms of a comparison.
     #[serde(default)]
     pub equal_load: bool,
+    /// The queue that the paper calls drop-tail, in words as on the command line; an honest one if empty.
+    #[serde(default)]
+    pub drop_tail: String,
+    /// How late that queue's wake-ups come, if it is `tbf`: where the kernel does the queueing, its machine decides.
+    #[serde(default)]
+    pub late: Option<Duration>,
+    /// The window of TCP's receivers.
+    #[serde(default)]
+    pub receive_window: Option<Bytes>,
+    /// UDP comes in bursts of such intervals.
+    #[serde(default)]
+    pub bursts: Option<Duration>,
+    /// Whether its times and sizes belong to its rate: `--quick` makes less of the bytes alone.
+    #[serde(default)]
+    pub keeps_rate: bool,
 }
 
 fn tenth() -> String {

@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use weir_core::{Duration, Rate};
 
-use super::setting::{FlowKind, scaled, scenario, uses_ecn};
+use super::setting::{FlowKind, scenario, uses_ecn};
 use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement};
 use weir_report::result::RunResult;
 
@@ -92,7 +92,7 @@ impl OfRuns for Crq4 {
 
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
         let variant = self.about.variant(&plan.variant);
-        let (rate, bytes) = scaled(plan.quick, self.rate, self.bytes);
+        let (rate, bytes) = variant.scaled(plan.quick, self.rate, self.bytes);
         // Ten times as long as the bytes take alone: a flow that needs longer is starved.
         let timeout = rate.time_for(bytes) * 10;
         self.spots()
@@ -102,7 +102,7 @@ impl OfRuns for Crq4 {
             })
             .map(|(run, name, queue, rtt, kind)| {
                 let flows = vec![kind.flow(bytes, uses_ecn(queue))];
-                let link = (rate, rtt, variant.queue(queue));
+                let link = (rate, rtt, variant.queue(queue, plan.world.name()));
                 Job {
                     scenario: scenario(&name, (variant, plan.seed), link, flows, timeout),
                     name,

@@ -10,7 +10,7 @@ use weir_core::{Duration, Rate, Seed};
 use weir_qdisc::config::{CrqKeys, QdiscConfig, SplitKind};
 use weir_qdisc::{Sharing, Switching};
 
-use super::setting::{FlowKind, scaled, scenario, uses_ecn};
+use super::setting::{FlowKind, scenario, uses_ecn};
 use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Variant, mean};
 use weir_report::result::{RunResult, fct_score};
 use weir_scenario::Flow;
@@ -82,15 +82,20 @@ impl Crq5 {
     /// The responsive flows of a row in one run. Random mixes are drawn from (seed, run) alone, so that the baseline
     /// and CRQ face the same flows.
     fn flows(&self, plan: &Plan, row: &str, run: u32, ecn: bool) -> Vec<Flow> {
+        let variant = self.about.variant(&plan.variant);
+        let flow = |kind: &FlowKind, bytes| {
+            let bytes = variant.scaled(plan.quick, self.rate, bytes).1;
+            let receive_window = variant.receive_window.filter(|_| kind.stack == Stack::Tcp);
+            Flow { receive_window, ..kind.flow(bytes, ecn) }
+        };
         if let Some(kind) = self.flow.iter().find(|kind| kind.name == row) {
-            return vec![kind.flow(scaled(plan.quick, self.rate, self.bytes).1, ecn)];
+            return vec![flow(kind, self.bytes)];
         }
-        let bytes = scaled(plan.quick, self.rate, self.mixes.bytes).1;
         let mut draw = Seed { seed: plan.seed, run: u64::from(run) }.stream("crq/5 mixes");
         (1..=self.mixes.flows)
             .filter_map(|number| {
                 let kind = draw.choose(&self.flow)?;
-                let flow = kind.flow(bytes, ecn);
+                let flow = flow(kind, self.mixes.bytes);
                 Some(Flow { name: format!("{number}. {}", kind.name), ..flow })
             })
             .collect()
@@ -98,7 +103,7 @@ impl Crq5 {
 
     fn job(&self, plan: &Plan, queues: &Queues, rtt: Duration, row: &str, run: u32) -> Job {
         let variant = self.about.variant(&plan.variant);
-        let rate = scaled(plan.quick, self.rate, 0).0;
+        let rate = variant.scaled(plan.quick, self.rate, 0).0;
         let mut flows = self.flows(plan, row, run, queues.ecn);
         let total: u64 = flows.iter().filter_map(|flow| flow.bytes).map(|bytes| bytes.0).sum();
         let load = if queues.is_crq && !variant.equal_load { self.udp_share / 2.0 } else { self.udp_share };
@@ -112,6 +117,7 @@ impl Crq5 {
             start: self.udp_start,
             ecn: false,
             rate: Some(rate.scale(load / f64::from(count))),
+            bursts: variant.bursts,
             count,
             ..self.flow[0].flow(1, false)
         });
@@ -127,7 +133,8 @@ impl Crq5 {
     }
 
     /// The distinct configurations of queues that the columns compare.
-    fn queues(&self, variant: &Variant) -> Vec<Queues> {
+    fn queues(&self, variant: &Variant, world: &str) -> Vec<Queues> {
+        let queue = |name: &str| variant.queue(name, world);
         let mut queues: Vec<Queues> = Vec::new();
         let mut add = |name: String, config: QdiscConfig, ecn, is_crq| {
             if queues.iter().all(|known| known.name != name) {
@@ -136,8 +143,8 @@ impl Crq5 {
         };
         for pair in &self.pair {
             let ecn = uses_ecn(&pair.baseline);
-            add(pair.baseline.clone(), variant.queue(&pair.baseline), ecn, false);
-            let (standard, responsive) = (variant.queue(&pair.standard), variant.queue(&pair.responsive));
+            add(pair.baseline.clone(), queue(&pair.baseline), ecn, false);
+            let (standard, responsive) = (queue(&pair.standard), queue(&pair.responsive));
             // The paper's: half of the link each, nothing lent, flows change queues at once (CRQ section III-B.4).
             let crq = CrqKeys {
                 standard,
@@ -171,7 +178,7 @@ impl OfRuns for Crq5 {
 
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
         let mut jobs = Vec::new();
-        for queues in self.queues(self.about.variant(&plan.variant)) {
+        for queues in self.queues(self.about.variant(&plan.variant), plan.world.name()) {
             for rtt in &self.rtts {
                 for row in self.row_names() {
                     jobs.extend((0..self.runs(plan, row)).map(|run| self.job(plan, &queues, *rtt, row, run)));

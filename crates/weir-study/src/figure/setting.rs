@@ -36,19 +36,31 @@ impl FlowKind {
 }
 
 impl Variant {
-    /// The queue that the paper calls `name`, with a buffer of one bandwidth-delay product (CRQ section IV-A).
+    /// The queue that the paper calls `name`, in this world, with a buffer of one bandwidth-delay product (CRQ section
+    /// IV-A).
     ///
     /// # Panics
-    /// If a figure's file names a queue that there is not, or gives CoDel words that it does not know; the tests read
+    /// If a figure's file names a queue that there is not, or gives a queue words that it does not know; the tests read
     /// every file.
-    pub(super) fn queue(&self, name: &str) -> QdiscConfig {
+    pub(super) fn queue(&self, name: &str, world: &str) -> QdiscConfig {
         let text = match name {
-            "drop-tail" => "bfifo limit 1bdp".to_owned(),
+            "drop-tail" if self.drop_tail.is_empty() => "bfifo limit 1bdp".to_owned(),
+            "drop-tail" => self.drop_tail.clone(),
             "CoDel drop" => format!("codel limit 1bdp {}", self.codel),
             "CoDel ECN" => format!("codel ecn limit 1bdp {}", self.codel),
             _ => panic!("figures know no queue called '{name}'"),
         };
-        text.trim().parse().expect("the words of a figure's queue are known")
+        let mut queue = text.trim().parse().expect("the words of a figure's queue are known");
+        if let (QdiscConfig::Tbf(keys), Some(late), "sim" | "emu") = (&mut queue, self.late, world) {
+            keys.late = late;
+        }
+        queue
+    }
+
+    /// A tenth of the rate and of the bytes, if the plan is to be quick; of the bytes alone, if the rate is to be kept.
+    pub(super) fn scaled(&self, quick: bool, rate: Rate, bytes: u64) -> (Rate, u64) {
+        let (less, bytes) = scaled(quick, rate, bytes);
+        (if self.keeps_rate { rate } else { less }, bytes)
     }
 }
 

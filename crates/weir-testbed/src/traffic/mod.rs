@@ -106,6 +106,9 @@ pub struct TcpSpec {
     /// Whether the client sends back half of what it reads, after each read, as in the CRQ prototype: the two-way
     /// pattern, in which data and acknowledgements share packets.
     pub two_way: bool,
+    /// What the receiver's window lets be in flight at most, at both ends (`SO_RCVBUF`, of which the kernel allots twice
+    /// as much and offers about half); if none, as much as the kernel gives.
+    pub receive_window: Option<Bytes>,
 }
 
 /// How a QUIC flow behaves.
@@ -152,12 +155,15 @@ pub struct UdpSpec {
     /// Whether the first payload byte has QUIC's fixed bit (0x40) set, so that a classifier may take the flow for QUIC
     /// (as happens with iperf3, whose payload begins with a time stamp). Its spin bit (0x20) is always clear.
     pub fixed_bit: bool,
+    /// The datagrams of each interval of this length, above 0, go together when it begins; if none, each goes at its
+    /// time.
+    pub bursts: Option<Duration>,
 }
 
 impl UdpSpec {
     /// A flow of full-sized datagrams that no classifier takes for QUIC.
     pub fn new(rate: Rate) -> Self {
-        Self { rate, payload: 1472, fixed_bit: false }
+        Self { rate, payload: 1472, fixed_bit: false, bursts: None }
     }
 }
 

@@ -54,6 +54,16 @@ pub(super) fn start(ends: &Ends<'_>, spec: &TcpSpec) -> Result<Threads, TrafficE
             Ok(client)
         },
     )?;
+    // Before the handshake, which settles the window's scale. Accepted connections inherit it.
+    if let Some(window) = spec.receive_window {
+        let bytes = libc::c_int::try_from(window.0).unwrap_or(libc::c_int::MAX / 2);
+        for end in [&listener, &client] {
+            socket::set(end, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes).map_err(|source| {
+                let what = format!("set a receive window of {window}");
+                TrafficError::Socket { flow: ends.spec.name.clone(), what, source }
+            })?;
+        }
+    }
     // Accepted connections inherit the listener's controller.
     for end in [&listener, &client] {
         socket::set_bytes(end, libc::IPPROTO_TCP, libc::TCP_CONGESTION, controller.as_bytes()).map_err(

@@ -142,19 +142,20 @@ impl Pacer {
         let mut batch = Batch::new(&mut buffers, payload);
         let span =
             (BATCH_SPAN.as_nanos() / self.spec.rate.time_for(self.wire_bytes).as_nanos().max(1)).max(1);
-        let batch_limit = span.min(BATCH as u64);
+        let batch_limit = if self.spec.bursts.is_some() { BATCH as u64 } else { span.min(BATCH as u64) };
         let (mut deadline, mut remainder, mut number) = (self.start, 0, 0u64);
         if !self.control.sleep_until(Time::from_nanos(deadline.as_nanos().saturating_sub(POLL.as_nanos()))) {
             return Ok(());
         }
         while number < total && deadline < end && !self.control.is_stopped() {
             let now = self.control.now();
-            if deadline > now {
+            let due = self.due(deadline);
+            if due > now {
                 // Short enough to notice the stop switch.
-                nanosleep(deadline.since(now).min(POLL));
+                nanosleep(due.since(now).min(POLL));
                 continue;
             }
-            *latest = (*latest).max(now.since(deadline));
+            *latest = (*latest).max(now.since(due));
             if now.since(end) > OVERTIME {
                 let behind = now.since(deadline);
                 return Err(io::Error::other(format!(
@@ -167,7 +168,7 @@ impl Pacer {
             while count < batch_limit
                 && number + count < total
                 && deadline < end
-                && deadline < now + BATCH_SPAN
+                && self.is_within(deadline, now)
             {
                 batch.stamp(count as usize, number + count, now);
                 deadline += self.spec.rate.serialize(self.wire_bytes, &mut remainder);
@@ -178,6 +179,21 @@ impl Pacer {
             self.sent.store(number, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// When the datagram of this deadline is sent: with bursts, when its interval begins.
+    fn due(&self, deadline: Time) -> Time {
+        let Some(every) = self.spec.bursts else { return deadline };
+        let into = deadline.since(self.start).as_nanos() % every.as_nanos().max(1);
+        Time::from_nanos(deadline.as_nanos() - into)
+    }
+
+    /// Whether a datagram goes with those that are sent now. Of a burst only its own do.
+    fn is_within(&self, deadline: Time, now: Time) -> bool {
+        match self.spec.bursts {
+            Some(_) => self.due(deadline) <= now,
+            None => deadline < now + BATCH_SPAN,
+        }
     }
 }
 

@@ -121,7 +121,12 @@ fn child_builds_and_waits() {
     let topology = Topology::build_forwarding(&TopologySpec::default(), &[]).unwrap();
     let control = Control::default();
     let kinds = [
-        Traffic::Tcp(TcpSpec { controller: "cubic".into(), registered: None, two_way: true }),
+        Traffic::Tcp(TcpSpec {
+            controller: "cubic".into(),
+            registered: None,
+            two_way: true,
+            receive_window: None,
+        }),
         Traffic::Quic(QuicSpec::new("cubic")),
     ];
     // Killed in the middle of its work, with sockets open and threads inside.

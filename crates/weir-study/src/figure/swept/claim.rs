@@ -75,7 +75,8 @@ impl Table<'_> {
         let cause = claim.cause.as_ref().filter(|_| verdict != Verdict::Holds).map(|cause| {
             let mut cells = claim.cells.clone();
             cells.extend(cause.cells.clone());
-            let (spread, verdict) = self.judge(claim, cause.grid.as_deref().or(claim.grid.as_deref()), &cells);
+            let (spread, verdict) =
+                self.judge(claim, cause.grid.as_deref().or(claim.grid.as_deref()), &cells);
             Cause { text: cause.text.clone(), measured: words(claim, spread), verdict }
         });
         Statement {

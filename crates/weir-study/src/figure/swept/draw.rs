@@ -1,11 +1,15 @@
 //! The charts of a swept figure.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use weir_core::{FULL_PACKET, Histogram};
 use weir_report::page::{self, MOST_LINES, Matrix, Positions, SpreadLine, SpreadPoint};
+use weir_report::result::fct_score;
 
+use super::cells::Combination;
 use super::claim::Table;
+use super::extract::Extract;
 use super::file::{Chart, Measure, Where};
 use crate::stats::Spread;
 
@@ -27,8 +31,8 @@ pub(super) fn all(charts: &[Chart], table: &Table) -> (String, Vec<Drawn>) {
     let (mut html, mut pictures) = (String::new(), Vec::new());
     for chart in charts {
         let (head, drawn) = match chart {
-            Chart::Lines { title, across, lines, panels, cells, of, y } => {
-                lines_chart(table, title, across, lines, panels, cells, of, y)
+            Chart::Lines { title, across, lines, panels, cells, of, score_over, y } => {
+                lines_chart(table, title, across, lines, panels, cells, of, score_over, y)
             }
             Chart::Matrix { .. } => matrix(table, chart),
             Chart::Delay { title, lines, panels, cells, of } => delay(table, title, lines, panels, cells, of),
@@ -115,6 +119,22 @@ impl Table<'_> {
         Spread::of(&values)
     }
 
+    /// The score of a measure over the runs of a combination, against the same runs of the one with other labels.
+    fn score(&self, index: usize, measure: &Measure, labels: &BTreeMap<String, String>) -> Option<Spread> {
+        let own = &self.combinations[index];
+        let mut wanted = own.labels.clone();
+        for (name, label) in labels {
+            wanted[self.axis(name)].clone_from(label);
+        }
+        let is_it = |one: &Combination| one.labels == wanted && one.grid == own.grid;
+        let baseline = self.combinations.iter().position(is_it)?;
+        let number = |run: &Option<&Extract>| run.as_ref()?.number(&measure.of, &measure.measure);
+        let pairs = self.runs[baseline].iter().zip(&self.runs[index]);
+        let scores: Vec<f64> =
+            pairs.filter_map(|(baseline, own)| Some(fct_score(number(baseline)?, number(own)?))).collect();
+        Spread::of(&scores)
+    }
+
     /// The delays of a flow or a workload, of all runs of some combinations.
     fn delays(&self, selected: &[usize], of: &str) -> Histogram {
         let mut all = Histogram::new();
@@ -137,6 +157,7 @@ fn lines_chart<'a>(
     panels: &[String],
     cells: &Where,
     of: &[Measure],
+    score_over: &BTreeMap<String, String>,
     y: &str,
 ) -> (Head<'a>, Vec<Drawn>) {
     let selected = table.select(None, cells);
@@ -166,7 +187,10 @@ fn lines_chart<'a>(
                     let position = places
                         .iter()
                         .position(|label| *label == table.combinations[*index].labels[across_axis])?;
-                    let spread = table.spread(*index, measure)?;
+                    let spread = match score_over.is_empty() {
+                        true => table.spread(*index, measure)?,
+                        false => table.score(*index, measure, score_over)?,
+                    };
                     Some(SpreadPoint {
                         position,
                         mean: spread.mean,

@@ -132,6 +132,10 @@ pub(super) enum Chart {
         #[serde(default, rename = "where")]
         cells: Where,
         of: Vec<Measure>,
+        /// Not the number itself, but how much smaller it is than in the same run of the cell with these labels: an FCT
+        /// score, from -1 to 1.
+        #[serde(default)]
+        score_over: BTreeMap<String, String>,
         y: String,
     },
     /// A number in each cell of two axes, coloured from `from` to `to`.

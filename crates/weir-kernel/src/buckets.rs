@@ -1,0 +1,84 @@
+//! Token buckets of less than two frames: `tbf` wakes up for each frame then, and loses what comes in while the wake-up
+//! is late (`toks = min(now - checked, buffer)` of `net/sched/sch_tbf.c`). The link is slower than its rate, by as much
+//! as the machine is late.
+
+use std::process::Command;
+
+use weir_core::Bytes;
+use weir_netdev::iproute;
+use weir_qdisc::QdiscConfig;
+
+use super::plan::Seen;
+use super::setup::Setup;
+
+const ETHERNET: u64 = 14;
+
+/// What to say of the queues that are wanted, and of a `tbf` that stands on the interface and is not Weir's. One that
+/// cannot be read is no reason to say something.
+pub(super) fn warnings(seen: &Seen, setup: &Setup) -> Vec<String> {
+    let frame = u64::from(setup.mtu) + ETHERNET;
+    let mut warnings: Vec<String> = setup
+        .queues
+        .named()
+        .into_iter()
+        .filter_map(|(title, leaf)| wanted(title, leaf.config(), frame))
+        .collect();
+    if !seen.root_is_ours() && seen.qdiscs.has_kind("tbf") {
+        let all = iproute::disciplines(Command::new("tc"), &setup.device).ok().flatten().unwrap_or_default();
+        warnings.extend(all.iter().filter_map(|one| {
+            let burst = one.short_bucket(frame)?;
+            let (device, handle) = (&setup.device, one.text("handle"));
+            Some(format!(
+                "the tbf {handle} that stands on {device} has a burst of {burst} bytes, {}: Weir takes the place of what \
+                 stands at the root and `weir down` puts it back; {}",
+                slower(frame),
+                remedy(frame)
+            ))
+        }));
+    }
+    warnings
+}
+
+/// What to say of a queue of Weir's.
+fn wanted(title: &str, queue: &QdiscConfig, frame: u64) -> Option<String> {
+    let QdiscConfig::Tbf(keys) = queue else { return None };
+    let burst = keys.burst.map_or(frame, |burst| burst.0);
+    (burst < 2 * frame).then(|| {
+        format!(
+            "the {title} queue is a tbf with a burst of {burst} bytes, {}; {}",
+            slower(frame),
+            remedy(frame)
+        )
+    })
+}
+
+fn slower(frame: u64) -> String {
+    format!("less than two frames of {frame}, and loses all of a late wake-up: it is slower than its rate")
+}
+
+fn remedy(frame: u64) -> String {
+    format!("give it burst {} or more", Bytes(2 * frame))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Seen;
+    use super::super::setup::Setup;
+    use super::warnings;
+
+    #[test]
+    fn a_bucket_of_two_frames_is_enough() {
+        let seen = Seen::of_device("lo").unwrap();
+        let said = |queue: &str| {
+            let setup: Setup = format!("eth0 rate 1gbit standard {queue} responsive codel").parse().unwrap();
+            warnings(&seen, &setup)
+        };
+        assert_eq!(said("tbf burst 3028b"), Vec::<String>::new());
+        assert_eq!(said("bfifo"), Vec::<String>::new());
+        for short in ["tbf", "tbf burst 1514b", "tbf burst 3027b"] {
+            let said = said(short);
+            assert_eq!(said.len(), 1, "{short}: {said:?}");
+            assert!(said[0].contains("standard") && said[0].contains("burst 3028b"), "{said:?}");
+        }
+    }
+}
