@@ -161,10 +161,13 @@ impl EventSink for Leaving<'_> {
         }
         *self.l4s = event.backlog;
         match event.kind {
-            EventKind::Mark(_) => self.was_marked = true,
-            EventKind::Drop(_) => self.challenge.sent(true),
+            EventKind::Mark(_) if self.was_marked => {}
+            EventKind::Mark(_) => {
+                self.was_marked = true;
+                self.challenge.marked();
+            }
+            EventKind::Drop(_) => self.challenge.marked(),
             EventKind::Dequeue => {
-                self.challenge.sent(self.was_marked);
                 if !self.was_marked && self.challenge.is_tried(event.packet.flow) {
                     let packet = Packet { ecn: Ecn::Ce, ..event.packet };
                     let held = Backlog {

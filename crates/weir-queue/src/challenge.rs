@@ -2,8 +2,8 @@
 //! is Weir's own, and needs neither headers nor round-trip times. Its rules:
 //!
 //! 1. A flow's rate is what arrives of it in windows of 100 ms, whatever becomes of it behind.
-//! 2. While the queue marks at least one packet in 32, the flow with the highest rate that is not at rest is *tried*,
-//!    one at a time, from 1/64 of the link's rate on.
+//! 2. While the queue marks at least two packets in a window, the flow with the highest rate that is not at rest is
+//!    *tried*, one at a time, from 1/64 of the link's rate on.
 //! 3. For a second all its packets are marked, then for another one in four is dropped as well.
 //! 4. As soon as it has fallen by 30 % over two windows, it is *acquitted* and rests for 10 s, later 20, 40 and 80.
 //! 5. If it has not by the end, it is *demoted*: its packets go elsewhere, where they harm nobody.
@@ -29,8 +29,9 @@ const DROPPING: u32 = 10;
 const DROP_EVERY: u32 = 4;
 /// Per cent of its rate that a flow must not keep.
 const KEPT: u64 = 70;
-/// The queue is congested if it marks one packet of so many.
-const MARKED: u64 = 32;
+/// The queue is congested if it marks so many packets in a window: a scalable flow in equilibrium has two marks in a
+/// round trip, whatever its rate (RFC 9332 section 2.1).
+const MARKS: u32 = 2;
 /// Flows below the link's rate over this are left alone.
 const LEAST_SHARE: u64 = 64;
 /// Windows of rest after the first acquittal, doubled up to three times.
@@ -147,9 +148,8 @@ pub struct Challenge {
     /// The flow with most bytes in this window that may be tried.
     largest: Option<(usize, u64)>,
     trial: Option<Trial>,
-    /// What the queue sent and marked in this window.
-    sent: u64,
-    marked: u64,
+    /// Packets that the queue marked in this window.
+    marks: u32,
 }
 
 impl Challenge {
@@ -161,8 +161,7 @@ impl Challenge {
             least: rate.bytes_in(WINDOW).0 / LEAST_SHARE,
             largest: None,
             trial: None,
-            sent: 0,
-            marked: 0,
+            marks: 0,
         }
     }
 
@@ -201,10 +200,9 @@ impl Challenge {
         Treatment::Pass
     }
 
-    /// The queue has sent a packet, `marked` on its own account or not.
-    pub fn sent(&mut self, marked: bool) {
-        self.sent += 1;
-        self.marked += u64::from(marked);
+    /// The queue has marked a packet on its own account, or dropped one instead.
+    pub const fn marked(&mut self) {
+        self.marks = self.marks.saturating_add(1);
     }
 
     /// Whether packets of a flow are marked as they leave.
@@ -250,7 +248,7 @@ impl Challenge {
         if window == self.window {
             return;
         }
-        let is_congested = self.marked > 0 && self.marked * MARKED >= self.sent;
+        let is_congested = self.marks >= MARKS;
         match self.trial {
             Some(trial) => self.judge(trial, window, found),
             None if is_congested && window == self.window + 1 => self.accuse(window, found),
@@ -258,7 +256,7 @@ impl Challenge {
         }
         self.window = window;
         self.largest = None;
-        (self.sent, self.marked) = (0, 0);
+        self.marks = 0;
     }
 
     /// Begins the trial of the largest flow with `window`.

@@ -26,7 +26,9 @@ impl Link {
                     heard.push((window, flow, finding));
                 });
                 treated.push((*flow, treatment));
-                self.challenge.sent(self.congested && packet % 16 == 0);
+                if self.congested {
+                    self.challenge.marked();
+                }
             }
         }
         self.window += 1;
@@ -95,7 +97,7 @@ fn nobody_is_tried_without_congestion_or_below_the_least_share() {
     assert_eq!(link.heard(), []);
     link.congested = true;
     // A 64th of the link is 195 bytes in a window.
-    link.windows(50, &[(3, 1)]);
+    link.windows(50, &[(3, 1), (4, 1)]);
     assert_eq!(link.heard(), []);
     link.windows(3, &[(3, 2)]);
     assert_eq!(link.heard(), [(3, Finding::Tried)]);

@@ -40,32 +40,32 @@ impl Controller for Constant {
 
 /// A flow of a mix.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub(crate) struct Member {
     /// `tcp prague`, `udp 8mbit`.
-    pub name: String,
-    pub rtt: Duration,
-    pub is_intruder: bool,
+    pub(crate) name: String,
+    pub(crate) rtt: Duration,
+    pub(crate) is_intruder: bool,
     /// When it came into the demoted queue first.
-    pub demoted: Option<Time>,
+    pub(crate) demoted: Option<Time>,
 }
 
 /// A mix and what became of its flows.
 #[derive(Debug)]
-pub struct Mix {
-    pub seed: u64,
-    pub rate: Rate,
-    pub discipline: &'static str,
-    pub flows: Vec<Member>,
+pub(crate) struct Mix {
+    pub(crate) seed: u64,
+    pub(crate) rate: Rate,
+    pub(crate) discipline: &'static str,
+    pub(crate) flows: Vec<Member>,
 }
 
 impl Mix {
     /// Honest flows that were demoted.
-    pub fn wronged(&self) -> usize {
+    pub(crate) fn wronged(&self) -> usize {
         self.flows.iter().filter(|flow| !flow.is_intruder && flow.demoted.is_some()).count()
     }
 
     /// Intruders, and those of them that were demoted.
-    pub fn intruders(&self) -> (usize, usize) {
+    pub(crate) fn intruders(&self) -> (usize, usize) {
         let all = self.flows.iter().filter(|flow| flow.is_intruder);
         (all.clone().count(), all.filter(|flow| flow.demoted.is_some()).count())
     }
@@ -74,7 +74,7 @@ impl Mix {
     ///
     /// # Errors
     /// If a name in this file is none.
-    pub fn run(seed: u64) -> Result<Self, Box<dyn std::error::Error>> {
+    pub(crate) fn run(seed: u64) -> Result<Self, Box<dyn std::error::Error>> {
         let seeds = Seed { seed, run: 0 };
         let mut draw = seeds.stream("mix");
         let between = |draw: &mut Random, from: f64, to: f64| from * (to / from).powf(draw.unit());
