@@ -3,18 +3,20 @@
 //!
 //! 1. A flow's rate is what arrives of it in windows of 100 ms, whatever becomes of it behind.
 //! 2. While the queue marks at least two packets in a window, the flow with the highest rate that is not at rest is
-//!    *tried*, one at a time, from 1/64 of the link's rate on.
-//! 3. For a second all its packets are marked, then for another one in four is dropped as well.
+//!    *tried*, one at a time, from 1/32 of the link's rate and a quarter of an equal share of it on.
+//! 3. For a second all its packets are marked, then for another those in the first half of each window are dropped.
 //! 4. As soon as it has fallen by 30 % over two windows, it is *acquitted* and rests for 10 s, later 20, 40 and 80.
 //! 5. If it has not by the end, it is *demoted*: its packets go elsewhere, where they harm nobody.
 //! 6. A demoted flow that keeps below half of that rate for 5 s comes back, later for 10, 20, 40 and 80.
 //!
 //! Why this is fair to flows that answer in their own ways: a scalable sender (RFC 9331 section 4.3) under full marking
 //! falls by 30 % within four to eight round trips, BBRv3 within ten or so, as its share of marks has to pass through an
-//! average first. One that ignores marks (BBRv3 beyond 5 ms) or is at its least window answers losses of a quarter
-//! within a few round trips. Two seconds are 20 round trips of 100 ms.
+//! average first. One that ignores marks (BBRv3 beyond 5 ms) answers losses of a half within a few round trips. One at
+//! its least window cannot send less per round trip; but on short paths its repetitions fall into the same 50 ms, and it
+//! waits for its time-out. One that others have pushed to its least window on a long path has not much of the link.
+//! Two seconds are 20 round trips of 100 ms.
 //!
-//! What it does not find: flows below 1/64 of the link, flows that feign an answer while they are tried, and flows that
+//! What it does not find: flows below those shares, flows that feign an answer while they are tried, and flows that
 //! pulse so that every trial falls into a pause.
 
 use weir_core::{Duration, FlowId, Rate, Time};
@@ -25,15 +27,17 @@ const WINDOW: Duration = Duration::from_millis(100);
 const MARKING: u32 = 10;
 /// Windows after these in which packets are dropped as well.
 const DROPPING: u32 = 10;
-/// One packet of so many is dropped then.
-const DROP_EVERY: u32 = 4;
+/// Packets in the first part of these windows are dropped, of this length.
+const DEAF: Duration = Duration::from_millis(50);
 /// Per cent of its rate that a flow must not keep.
 const KEPT: u64 = 70;
 /// The queue is congested if it marks so many packets in a window: a scalable flow in equilibrium has two marks in a
 /// round trip, whatever its rate (RFC 9332 section 2.1).
 const MARKS: u32 = 2;
-/// Flows below the link's rate over this are left alone.
-const LEAST_SHARE: u64 = 64;
+/// Flows below the link's rate over this are left alone...
+const LEAST_SHARE: u64 = 32;
+/// ... and those below an equal share of it over this.
+const LEAST_PART: u64 = 4;
 /// Windows of rest after the first acquittal, doubled up to three times.
 const REST: u32 = 100;
 /// Windows that a demoted flow must keep calm to come back, doubled up to four times.
@@ -133,8 +137,6 @@ struct Trial {
     began: u32,
     /// Bytes per window that it sent at the beginning.
     rate: u64,
-    /// Packets since losses began.
-    packets: u32,
 }
 
 /// The flows of a queue and the one that is tried. Its table has room for 4096 flows, in rows of four; a flow that
@@ -143,8 +145,10 @@ struct Trial {
 pub struct Challenge {
     seen: Box<[Seen]>,
     window: u32,
-    /// Bytes per window from which a flow is tried.
-    least: u64,
+    /// Bytes of the link in a window.
+    link: u64,
+    /// Flows heard of in this window.
+    active: u64,
     /// The flow with most bytes in this window that may be tried.
     largest: Option<(usize, u64)>,
     trial: Option<Trial>,
@@ -158,7 +162,8 @@ impl Challenge {
         Self {
             seen: vec![NOBODY; WAYS * ROWS].into(),
             window: 0,
-            least: rate.bytes_in(WINDOW).0 / LEAST_SHARE,
+            link: rate.bytes_in(WINDOW).0,
+            active: 0,
             largest: None,
             trial: None,
             marks: 0,
@@ -178,6 +183,7 @@ impl Challenge {
         let window = self.window;
         let seen = &mut self.seen[place];
         seen.roll(window);
+        self.active += u64::from(seen.bytes == 0);
         seen.bytes += u64::from(wire_bytes);
         if seen.demoted > 0 {
             if seen.calm < CALM << seen.demotions.saturating_sub(1).min(4) {
@@ -186,12 +192,10 @@ impl Challenge {
             seen.demoted = 0;
             found(flow, Finding::Restored);
         }
-        if let Some(trial) = self.trial.as_mut().filter(|trial| trial.place == place) {
-            if window.saturating_sub(trial.began) < MARKING {
-                return Treatment::Mark;
-            }
-            trial.packets = trial.packets.wrapping_add(1);
-            return if trial.packets.is_multiple_of(DROP_EVERY) { Treatment::Drop } else { Treatment::Mark };
+        if let Some(trial) = self.trial.filter(|trial| trial.place == place) {
+            let is_late = window.saturating_sub(trial.began) >= MARKING;
+            let is_deaf = now.as_nanos() % WINDOW.as_nanos() < DEAF.as_nanos();
+            return if is_late && is_deaf { Treatment::Drop } else { Treatment::Mark };
         }
         let is_larger = self.largest.is_none_or(|(_, bytes)| seen.bytes > bytes);
         if is_larger && seen.rests_until <= window && seen.before > 0 {
@@ -256,7 +260,7 @@ impl Challenge {
         }
         self.window = window;
         self.largest = None;
-        self.marks = 0;
+        (self.marks, self.active) = (0, 0);
     }
 
     /// Begins the trial of the largest flow with `window`.
@@ -264,8 +268,9 @@ impl Challenge {
         let Some((place, _)) = self.largest else { return };
         let seen = &self.seen[place];
         let rate = seen.bytes.max(seen.before);
-        if rate >= self.least {
-            self.trial = Some(Trial { place, began: window, rate, packets: 0 });
+        let equal = self.link / self.active.max(1);
+        if rate >= (self.link / LEAST_SHARE).max(equal / LEAST_PART) {
+            self.trial = Some(Trial { place, began: window, rate });
             found(seen.flow, Finding::Tried);
         }
     }

@@ -17,12 +17,13 @@ impl Link {
 
     /// Lets each flow send so many packets in the next window; returns how each of its packets was treated.
     fn window(&mut self, rates: &[(u32, u32)]) -> Vec<(u32, Treatment)> {
-        let at = |part: u32| Time::ZERO + WINDOW * self.window + WINDOW.scale(f64::from(part) / 1000.0);
+        let at = |part: f64| Time::ZERO + WINDOW * self.window + WINDOW.scale(part);
         let mut treated = Vec::new();
         for (flow, packets) in rates {
             for packet in 0..*packets {
+                let part = f64::from(packet) / f64::from(*packets);
                 let (window, heard) = (self.window, &mut self.heard);
-                let treatment = self.challenge.arrives(FlowId(*flow), 100, at(packet), &mut |flow, finding| {
+                let treatment = self.challenge.arrives(FlowId(*flow), 100, at(part), &mut |flow, finding| {
                     heard.push((window, flow, finding));
                 });
                 treated.push((*flow, treatment));
@@ -61,7 +62,7 @@ fn a_flow_that_keeps_its_rate_is_marked_then_thinned_and_then_demoted() {
     assert!(link.challenge.is_tried(FlowId(1)) && !link.challenge.is_tried(FlowId(2)));
     link.windows(MARKING - 1, &rates);
     let thinned = link.window(&rates);
-    assert_eq!((count(&thinned, 1, Treatment::Mark), count(&thinned, 1, Treatment::Drop)), (30, 10));
+    assert_eq!((count(&thinned, 1, Treatment::Mark), count(&thinned, 1, Treatment::Drop)), (20, 20));
     link.windows(DROPPING - 1, &rates);
     assert_eq!(link.heard().len(), 1);
     let demoted = link.window(&rates);
@@ -96,10 +97,12 @@ fn nobody_is_tried_without_congestion_or_below_the_least_share() {
     link.windows(50, &[(1, 40), (2, 20)]);
     assert_eq!(link.heard(), []);
     link.congested = true;
-    // A 64th of the link is 195 bytes in a window.
-    link.windows(50, &[(3, 1), (4, 1)]);
+    // A 32nd of the link is 390 bytes in a window, a quarter of a half of it 1562.
+    let many: Vec<(u32, u32)> = (3..13).map(|flow| (flow, 3)).collect();
+    link.windows(50, &many);
+    link.windows(50, &[(3, 15), (4, 15)]);
     assert_eq!(link.heard(), []);
-    link.windows(3, &[(3, 2)]);
+    link.windows(3, &[(3, 16), (4, 15)]);
     assert_eq!(link.heard(), [(3, Finding::Tried)]);
 }
 
