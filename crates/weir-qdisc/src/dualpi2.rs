@@ -33,6 +33,7 @@ use crate::dual::{Dual, NAMES};
 use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
 use crate::pi2::{Scalable, check_controller};
+use crate::protect::{self, Protected};
 use crate::step::Threshold;
 use crate::{Limit, Qdisc};
 use weir_queue::Timer;
@@ -80,6 +81,9 @@ pub struct DualPi2Keys {
     /// Of both queues together, in packets, bytes or BDP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// Demotes L4S flows that do not answer to marks, to a queue with so many per cent of the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protect: Option<u8>,
 }
 
 impl Default for DualPi2Keys {
@@ -96,6 +100,7 @@ impl Default for DualPi2Keys {
             drop_overload: true,
             scalable: Scalable::default(),
             limit: None,
+            protect: None,
         }
     }
 }
@@ -117,6 +122,7 @@ impl Keys for DualPi2Keys {
         Word::flag("drop_overload"),
         Word::no("overflow", "drop_overload"),
         Word::value("scalable", "any"),
+        Word::value("protect", "5"),
     ];
 
     fn target(&self, _rtt: Duration) -> Option<Duration> {
@@ -156,7 +162,7 @@ impl Keys for DualPi2Keys {
         let dual = Dual::new(limit, self.scalable);
         let timer = Timer::new(tupdate, tupdate);
         let credit = Credit::new(weights, context.mtu);
-        Ok(if is_kernel {
+        let dual: Box<dyn Qdisc> = if is_kernel {
             let random = context.seed.stream("dualpi2");
             Box::new(DualPi2 {
                 dual,
@@ -166,7 +172,11 @@ impl Keys for DualPi2Keys {
             })
         } else {
             Box::new(DualPi2 { dual, timer, credit, law: rfc9332::Rfc9332DualPi2::new(self, gains, context) })
-        })
+        };
+        match self.protect {
+            None => Ok(dual),
+            Some(share) => Protected::over(dual, self.scalable, share, context),
+        }
     }
 
     fn marks(&self) -> bool {
@@ -174,7 +184,7 @@ impl Keys for DualPi2Keys {
     }
 
     fn queue_names(&self) -> &'static [&'static str] {
-        NAMES
+        if self.protect.is_some() { protect::NAMES } else { NAMES }
     }
 }
 
@@ -207,6 +217,9 @@ impl fmt::Display for DualPi2Keys {
         }
         if let Some(limit) = self.limit {
             write!(f, " limit {limit}")?;
+        }
+        if let Some(share) = self.protect {
+            write!(f, " protect {share}")?;
         }
         f.write_str(if self.drop_overload { "" } else { " overflow" })
     }

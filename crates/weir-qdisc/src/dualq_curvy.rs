@@ -31,6 +31,7 @@ use crate::dual::{Dual, NAMES};
 use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
 use crate::pi2::Scalable;
+use crate::protect::{self, Protected};
 use crate::step::Above;
 use crate::step::Threshold;
 use crate::{Limit, Qdisc};
@@ -82,6 +83,9 @@ pub struct DualqCurvyKeys {
     /// Of both queues together, in packets, bytes or BDP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// Demotes L4S flows that do not answer to marks, to a queue with so many per cent of the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protect: Option<u8>,
 }
 
 /// With nothing left open.
@@ -137,6 +141,7 @@ impl Keys for DualqCurvyKeys {
         Word::value("min_th", "500us"),
         Word::value("tshift", "50ms"),
         Word::value("scalable", "any"),
+        Word::value("protect", "5"),
     ];
 
     fn target(&self, rtt: Duration) -> Option<Duration> {
@@ -156,12 +161,16 @@ impl Keys for DualqCurvyKeys {
             }
         };
         let limit = context.queue_limit(self.limit.unwrap_or(usual), "dualq_curvy")?;
-        Ok(Box::new(DualqCurvy {
+        let dual = Box::new(DualqCurvy {
             dual: Dual::new(limit, self.scalable),
             smoothed: Smoothed::default(),
             random: context.seed.stream("dualq_curvy"),
             params,
-        }))
+        });
+        match self.protect {
+            None => Ok(dual),
+            Some(share) => Protected::over(dual, self.scalable, share, context),
+        }
     }
 
     fn marks(&self) -> bool {
@@ -169,7 +178,7 @@ impl Keys for DualqCurvyKeys {
     }
 
     fn queue_names(&self) -> &'static [&'static str] {
-        NAMES
+        if self.protect.is_some() { protect::NAMES } else { NAMES }
     }
 }
 
@@ -201,6 +210,9 @@ impl fmt::Display for DualqCurvyKeys {
         }
         if let Some(limit) = self.limit {
             write!(f, " limit {limit}")?;
+        }
+        if let Some(share) = self.protect {
+            write!(f, " protect {share}")?;
         }
         Ok(())
     }

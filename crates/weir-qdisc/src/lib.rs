@@ -28,6 +28,7 @@ mod limit;
 mod pi;
 mod pi2;
 mod pie;
+mod protect;
 mod red;
 mod share;
 mod step;

@@ -1,11 +1,13 @@
 //! What queue disciplines are made of: the trait [`Qdisc`], and the parts that several of them share. [`Ring`] is one
 //! queue with a limit; [`Store`] holds many queues; [`Rounds`] says whose turn it is, over the lists of [`Links`];
-//! [`FlowHash`] puts flows into queues; [`Timer`] does periodic work without a clock.
+//! [`FlowHash`] puts flows into queues; [`Timer`] does periodic work without a clock; [`Challenge`] finds flows that do not
+//! give way.
 //!
 //! Nothing here does I/O or reads a clock: packets, time and randomness are passed in; packets and events come out.
 
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod challenge;
 mod flow_hash;
 mod links;
 mod ring;
@@ -13,6 +15,7 @@ mod rounds;
 mod store;
 mod timer;
 
+pub use challenge::{Challenge, Finding, Treatment};
 pub use flow_hash::FlowHash;
 pub use links::{Links, List};
 pub use ring::{QueueLimit, Ring};

@@ -176,6 +176,9 @@ pub struct FlowResult {
     pub responsive_time: f64,
     /// Share of the flow's packets that entered the responsive queue.
     pub responsive_packets: f64,
+    /// Share of the flow's packets that entered the queue of demoted flows, behind a discipline that has one.
+    #[serde(default)]
+    pub demoted_packets: f64,
     /// The class at the end, ECN and loss: `unclassified`, `responsive` or `unresponsive`.
     pub class_ecn: String,
     /// See `class_ecn`.
@@ -382,7 +385,7 @@ pub struct ChoiceRow {
     pub time_s: f64,
     /// The flow's name.
     pub flow: String,
-    /// `standard` or `responsive`.
+    /// `standard` or `responsive`, by the law; `demoted` or `l4s`, by a protected dual queue.
     pub queue: String,
 }
 

@@ -183,6 +183,7 @@ fn result(name: &str, sketches: &[Sketch], isolate: bool) -> RunResult {
             responsive_cycles_since_verdict: None,
             responsive_time: if flow.responsive { 0.91 } else { 0.05 },
             responsive_packets: if flow.responsive && isolate { 0.9 } else { 0.0 },
+            demoted_packets: 0.0,
             class_ecn: "unclassified".to_owned(),
             class_loss: if flow.responsive { "responsive" } else { "unresponsive" }.to_owned(),
             error: None,

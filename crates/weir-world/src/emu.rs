@@ -110,7 +110,8 @@ fn prepare(
     let flows = scenario.flows_of_run(Seed { seed: scenario.seed, run: options.run });
     let ports = (0..flows.len()).map(port).collect();
     let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, tap)
-        .measuring(&scenario.measure);
+        .measuring(&scenario.measure)
+        .watching(scenario.bottleneck.qdisc.queue_names());
     let config = LinkConfig {
         io: options.io,
         share: Some(options.share),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use weir_core::{Duration, Histogram};
+use weir_core::{Duration, FlowId, Histogram, Time};
 use weir_law::{Signal, Verdict};
 
 use crate::record::{FlowRecord, Recorder};
@@ -80,18 +80,22 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
                     .filter_map(|signal| assessment_row(assessment, signal, &name_of))
             })
             .collect(),
-        choices: recorder
-            .choices
-            .iter()
-            .map(|change| ChoiceRow {
-                time_s: change.time.as_secs_f64(),
-                flow: name_of(change.flow),
-                queue: word(&change.to),
-            })
-            .collect(),
+        choices: choices(recorder, name_of),
         series: series(scenario, &ended),
         flow_sojourn_ns: recorder.flows.iter().map(|record| record.sojourn.clone()).collect(),
     }
+}
+
+/// Every change of a flow's queue, by the law or by a protected queue, in order of time.
+fn choices(recorder: &Recorder, name_of: impl Fn(FlowId) -> String) -> Vec<ChoiceRow> {
+    let row = |time: Time, flow, queue| ChoiceRow { time_s: time.as_secs_f64(), flow: name_of(flow), queue };
+    let by_law = recorder.choices.iter().map(|change| row(change.time, change.flow, word(&change.to)));
+    let by_queue = recorder.demotions.iter().map(|(time, flow, is_demoted)| {
+        row(*time, *flow, if *is_demoted { "demoted" } else { "l4s" }.to_owned())
+    });
+    let mut all: Vec<ChoiceRow> = by_law.chain(by_queue).collect();
+    all.sort_by(|one, other| one.time_s.total_cmp(&other.time_s));
+    all
 }
 
 /// What totals count of a run.
@@ -250,6 +254,7 @@ fn flow_result(flow: &Flow, seen: &traffic::FlowResult, record: &FlowRecord, win
             .and_then(|cycles| share(record.responsive_cycles, cycles)),
         responsive_time: record.responsive_time_share(),
         responsive_packets: share(record.responsive_packets, record.packets).unwrap_or(0.0),
+        demoted_packets: share(record.demoted_packets, record.packets).unwrap_or(0.0),
         class_ecn: word(&record.class.ecn),
         class_loss: word(&record.class.loss),
         error: seen.error.clone(),

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::mpsc::SyncSender;
 
-use weir_core::{DropReason, Duration, Event, EventKind, EventSink, FlowId, Histogram, QueueChoice, Time};
+use weir_core::{DropReason, Duration, Event, EventKind, EventSink, FlowId, Histogram, QueueChoice, QueueId, Time};
 use weir_law::{Assessment, ChoiceChange, Class, CycleEnd, Direction, FlowKey, LawSink, MainSignal, Verdict};
 use weir_link::{Departure, Observer};
 
@@ -49,6 +49,9 @@ pub(crate) struct FlowRecord {
     pub(crate) id: Option<FlowId>,
     pub(crate) packets: u64,
     pub(crate) responsive_packets: u64,
+    pub(crate) demoted_packets: u64,
+    /// Whether its last packet entered the queue of demoted flows.
+    is_demoted: bool,
     pub(crate) dropped: u64,
     pub(crate) marked: u64,
     /// Wire bytes that left the queue.
@@ -97,6 +100,10 @@ pub(crate) struct Recorder {
     pub(crate) flows: Vec<FlowRecord>,
     pub(crate) assessments: Vec<Assessment>,
     pub(crate) choices: Vec<ChoiceChange>,
+    /// The bottleneck's queue of demoted flows, if it has one.
+    demoted: Option<QueueId>,
+    /// When flows came into that queue (true) and left it again.
+    pub(crate) demotions: Vec<(Time, FlowId, bool)>,
     /// How late packets left the link, in nanoseconds.
     pub(crate) lateness: Histogram,
     pub(crate) tap: Option<Tap>,
@@ -123,6 +130,8 @@ impl Recorder {
             // Room for a long run: one judgement per cycle at most.
             assessments: Vec::with_capacity(1 << 16),
             choices: Vec::with_capacity(1 << 10),
+            demoted: None,
+            demotions: Vec::with_capacity(1 << 10),
             lateness: Histogram::new(),
             tap,
         }
@@ -133,6 +142,13 @@ impl Recorder {
     pub(crate) fn measuring(mut self, measure: &Measure) -> Self {
         let to = measure.to.map_or(Time::MAX, |to| Time::ZERO + to);
         self.window = (Time::ZERO + measure.from, to);
+        self
+    }
+
+    /// The same, noting who enters the queue that is called `demoted`; `names` are those of the bottleneck's queues.
+    pub(crate) fn watching(mut self, names: &[&str]) -> Self {
+        let place = names.iter().position(|name| *name == "demoted");
+        self.demoted = place.and_then(|place| Some(QueueId(u8::try_from(place).ok()?)));
         self
     }
 
@@ -235,7 +251,8 @@ impl Recorder {
         let index = self.bin(event.time);
         let packet = &event.packet;
         let counts = self.counts(event.time);
-        let Some(flow) = self.flow(packet.flow) else { return };
+        let is_demoted = self.demoted == Some(event.queue);
+        let Some(flow) = self.index(packet.flow).and_then(|index| self.flows.get_mut(index)) else { return };
         let arrives = match event.kind {
             EventKind::Enqueue => true,
             EventKind::Drop(reason) => reason.on_arrival(),
@@ -245,6 +262,11 @@ impl Recorder {
             flow.packets += u64::from(counts);
             let responsive = event.queue.0 != QueueChoice::Standard as u8;
             flow.responsive_packets += u64::from(counts && responsive);
+            flow.demoted_packets += u64::from(counts && is_demoted);
+            if is_demoted != flow.is_demoted {
+                flow.is_demoted = is_demoted;
+                self.demotions.push((event.time, packet.flow, is_demoted));
+            }
             flow.first.get_or_insert(event.time);
             flow.last = event.time;
         }

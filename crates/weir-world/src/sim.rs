@@ -65,7 +65,8 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let ports = (0..flows.len()).map(port).chain(scenario.workloads.iter().map(|_| 0)).collect();
     let connections: u32 = scenario.workloads.iter().map(Workload::most_connections).sum();
     let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None)
-        .measuring(&scenario.measure);
+        .measuring(&scenario.measure)
+        .watching(scenario.bottleneck.qdisc.queue_names());
     let law = Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize));
     let stacks = scenario.workloads.iter().map(|workload| transport(workload.stack)).collect();
     let watcher = Watcher::new(recorder, law, Wiretap::create(options)?, flows.len(), stacks);

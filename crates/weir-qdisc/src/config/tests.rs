@@ -61,6 +61,7 @@ fn words_and_tables_mean_the_same() {
         ("dualq_curvy curviness 4 curviness_l 2", "kind='dualq_curvy'\ncurviness=4\ncurviness_l=2"),
         ("pie dq_rate_estimator", "kind='pie'\ndq_rate_estimator=true"),
         ("dualpi2 overflow c_protection 25", "kind='dualpi2'\ndrop_overload=false\nc_protection=25"),
+        ("dualpi2 scalable any protect 5", "kind='dualpi2'\nscalable='any'\nprotect=5"),
         ("drr limit 50p quantum 3kb flows 16", "kind='drr'\nlimit='50p'\nquantum='3kb'\nflows=16"),
         ("fq initial_quantum 0b flow_limit 5p", "kind='fq'\ninitial_quantum=0\nflow_limit='5p'"),
         (

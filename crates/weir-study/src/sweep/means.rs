@@ -33,6 +33,7 @@ const FLOW: &[(&str, Of<FlowResult>)] = &[
     ("fct_s", |flow| flow.fct_s),
     ("drop_ratio", |flow| ratio(flow.dropped, flow.packets)),
     ("mark_ratio", |flow| ratio(flow.marked, flow.packets)),
+    ("demoted_packets", |flow| Some(flow.demoted_packets)),
 ];
 
 const WORKLOAD: &[(&str, Of<WorkloadResult>)] = &[

@@ -1,0 +1,108 @@
+use super::{DEMOTED, L4S};
+use crate::Qdisc;
+use crate::config::QdiscConfig;
+use crate::keys::BuildContext;
+use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Seed, Time};
+
+const LINK: BuildContext = BuildContext {
+    rate: Rate::from_bits_per_sec(12_000_000),
+    rtt: Duration::from_millis(20),
+    mtu: 1514,
+    seed: Seed { seed: 1, run: 0 },
+};
+
+/// Two flows of 1500 bytes on a link of 1000 packets per second: flow 0 at its own rate, whatever comes, and flow 1
+/// with a window of one packet that it sends when the last has left. Flow 2 is Not-ECT.
+fn run(words: &str, seconds: u64) -> Vec<Event> {
+    let mut queue = words.parse::<QdiscConfig>().unwrap().build(&LINK).unwrap();
+    let mut events: Vec<Event> = Vec::new();
+    let packet = |id, flow, ecn, now| Packet::new(id, FlowId(flow), 1500, now).with_ecn(ecn);
+    let mut waits = false;
+    for millisecond in 0..seconds * 1000 {
+        let now = Time::ZERO + Duration::from_millis(millisecond);
+        // 800 packets a second.
+        if millisecond % 5 != 0 {
+            queue.enqueue(packet(4 * millisecond, 0, Ecn::Ect1, now), now, &mut events);
+        }
+        if !waits {
+            queue.enqueue(packet(4 * millisecond + 1, 1, Ecn::Ect1, now), now, &mut events);
+            waits = true;
+        }
+        if millisecond % 20 == 0 {
+            queue.enqueue(packet(4 * millisecond + 2, 2, Ecn::NotEct, now), now, &mut events);
+        }
+        if let Some(left) = queue.dequeue(now, &mut events) {
+            let last = events.last().unwrap();
+            assert_eq!((last.kind, last.packet), (EventKind::Dequeue, left));
+            waits &= left.flow != FlowId(1);
+        }
+    }
+    events
+}
+
+fn bytes(events: &[Event], flow: u32, kind: EventKind, from: Time) -> u64 {
+    let wanted = |event: &&Event| {
+        event.packet.flow == FlowId(flow) && event.kind == kind && event.time >= from
+    };
+    events.iter().filter(wanted).map(|event| u64::from(event.packet.wire_bytes)).sum()
+}
+
+#[test]
+fn who_keeps_its_rate_is_left_with_the_share_of_the_demoted_queue() {
+    for dual in ["dualpi2", "dualpi2 variant rfc9332", "dualq_curvy"] {
+        let events = run(&format!("{dual} protect 10"), 20);
+        let first = events.iter().find(|event| event.queue == DEMOTED).unwrap();
+        assert_eq!(first.packet.flow, FlowId(0), "{dual}");
+        assert!((Time::from_nanos(2_000_000_000)..Time::from_nanos(6_000_000_000)).contains(&first.time));
+        assert!(events.iter().all(|event| event.queue != DEMOTED || event.packet.flow == FlowId(0)));
+        let after = first.time + Duration::from_secs(1);
+        let seconds = Time::from_nanos(20_000_000_000).since(after).as_secs_f64();
+        let rate = |flow| bytes(&events, flow, EventKind::Dequeue, after) as f64 / seconds / 1.5e6;
+        // The window of a single packet is never empty while a packet of the intruder waits.
+        assert!((0.09..0.11).contains(&rate(0)), "{dual}: {}", rate(0));
+        assert!(rate(1) > 0.8, "{dual}: {}", rate(1));
+        // Of what no longer fits, the tail is dropped in the demoted queue.
+        let dropped = bytes(&events, 0, EventKind::Drop(DropReason::Overflow), after) as f64;
+        assert!((dropped / seconds / 1.5e6 - 0.7).abs() < 0.02, "{dual}: {dropped}");
+        // Without protection it has its rate.
+        let events = run(dual, 20);
+        assert!(bytes(&events, 0, EventKind::Dequeue, Time::ZERO) > 7 * 20 * 150_000, "{dual}");
+    }
+}
+
+#[test]
+fn a_flow_that_is_tried_leaves_with_marks_and_loses_packets_at_the_door() {
+    let events = run("dualq_curvy protect 10", 5);
+    let demoted = events.iter().position(|event| event.queue == DEMOTED).unwrap();
+    let tried = &events[..demoted];
+    let refused = EventKind::Drop(DropReason::Early);
+    let lost = bytes(tried, 0, refused, Time::ZERO) / 1500;
+    assert!((190..=210).contains(&lost), "{lost}");
+    assert_eq!(bytes(&events, 1, refused, Time::ZERO), 0);
+    // In the last second before, each packet of it that left had exactly one mark, just before.
+    let from = events[demoted].time - Duration::from_secs(1);
+    let mut left = 0;
+    for (index, event) in tried.iter().enumerate() {
+        let is_it = event.kind == EventKind::Dequeue && event.packet.flow == FlowId(0) && event.time >= from;
+        if is_it {
+            let mark = &tried[index - 1];
+            assert_eq!((mark.packet, event.packet.ecn), (event.packet, Ecn::Ce));
+            assert!(matches!(mark.kind, EventKind::Mark(MarkReason::Aqm | MarkReason::CeThreshold)));
+            assert_eq!((mark.queue, mark.backlog.packets), (L4S, event.backlog.packets + 1));
+            left += 1;
+        }
+    }
+    assert!(left > 500, "{left}");
+}
+
+#[test]
+fn shares_out_of_range_are_refused_and_the_queues_have_names() {
+    for words in ["dualpi2 protect 0", "dualq_curvy protect 51"] {
+        let error = words.parse::<QdiscConfig>().unwrap().build(&LINK).err().unwrap().to_string();
+        assert!(error.contains("protect"), "{error}");
+    }
+    let config: QdiscConfig = "dualpi2 protect 5".parse().unwrap();
+    assert_eq!(config.queue_names(), ["classic", "l4s", "demoted"]);
+    assert_eq!(config.to_string(), "dualpi2 15ms protect 5");
+    assert_eq!("dualq_curvy".parse::<QdiscConfig>().unwrap().queue_names(), ["classic", "l4s"]);
+}
