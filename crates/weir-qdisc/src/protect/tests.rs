@@ -1,5 +1,4 @@
 use super::{DEMOTED, L4S};
-use crate::Qdisc;
 use crate::config::QdiscConfig;
 use crate::keys::BuildContext;
 use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Seed, Time};
