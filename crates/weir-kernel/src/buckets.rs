@@ -62,15 +62,18 @@ fn remedy(frame: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Seen;
-    use super::super::setup::Setup;
     use super::warnings;
+    use crate::plan::Seen;
+    use crate::setup::Setup;
+    use crate::words;
 
     #[test]
     fn a_bucket_of_two_frames_is_enough() {
         let seen = Seen::of_device("lo").unwrap();
         let said = |queue: &str| {
-            let setup: Setup = format!("eth0 rate 1gbit standard {queue} responsive codel").parse().unwrap();
+            let line = format!("eth0 rate 1gbit standard {queue} responsive codel");
+            let words: Vec<&str> = line.split(' ').collect();
+            let setup = Setup::from_keys(words::parse(&words).unwrap()).unwrap();
             warnings(&seen, &setup)
         };
         assert_eq!(said("tbf burst 3028b"), Vec::<String>::new());
