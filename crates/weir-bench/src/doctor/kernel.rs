@@ -7,7 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 
 use weir_kernel::LeafKind;
-use weir_netdev::iproute::Discipline;
+use weir_netdev::iproute;
 
 use super::{
     Check, Failure, Status, as_root, bpf, fix, in_new_namespace, is_refusal, is_short_of_files, or_root, run,
@@ -198,13 +198,13 @@ const FRAME: u64 = 1514;
 /// Token buckets on this host's interfaces that lose all of a late wake-up.
 fn buckets() -> Check {
     let found = run("tc", &["-j", "qdisc", "show"])
-        .and_then(|told| Ok(Discipline::parse(told.as_bytes())?))
+        .and_then(|told| Ok(iproute::Discipline::parse(told.as_bytes())?))
         .map_err(|error| (Status::Limited, error.to_string(), or_root(&error, "install a current iproute2")));
     check("tbf buckets", found.and_then(|all| short(&all)))
 }
 
-fn short(all: &[Discipline]) -> Result<String, Failure> {
-    let of = |one: &Discipline| {
+fn short(all: &[iproute::Discipline]) -> Result<String, Failure> {
+    let of = |one: &iproute::Discipline| {
         let burst = one.short_bucket(FRAME)?;
         Some(format!("tbf {} on {} has a burst of {burst} bytes", one.text("handle"), one.text("dev")))
     };
@@ -372,7 +372,9 @@ fn module_command(
 
 #[cfg(test)]
 mod tests {
-    use super::{made, missing_capabilities, module_command, names, told_apart};
+    use super::{
+        Status, buckets, in_new_namespace, made, missing_capabilities, module_command, names, run, told_apart,
+    };
 
     #[test]
     fn capabilities_are_read_from_the_effective_set() {
