@@ -41,9 +41,8 @@ fn run(words: &str, seconds: u64) -> Vec<Event> {
 }
 
 fn bytes(events: &[Event], flow: u32, kind: EventKind, from: Time) -> u64 {
-    let wanted = |event: &&Event| {
-        event.packet.flow == FlowId(flow) && event.kind == kind && event.time >= from
-    };
+    let wanted =
+        |event: &&Event| event.packet.flow == FlowId(flow) && event.kind == kind && event.time >= from;
     events.iter().filter(wanted).map(|event| u64::from(event.packet.wire_bytes)).sum()
 }
 
