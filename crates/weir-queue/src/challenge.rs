@@ -4,17 +4,19 @@
 //! 1. A flow's rate is what arrives of it in windows of 100 ms, whatever becomes of it behind.
 //! 2. While the queue marks at least two packets in a window, the flow with the highest rate that is not at rest is
 //!    *tried*, one at a time, from 1/32 of the link's rate and a quarter of an equal share of it on.
-//! 3. For a second all its packets are marked, then for another those in the first half of each window are dropped.
+//! 3. For a second all its packets are marked; then for a second and a half those in the first half of each window are
+//!    dropped, and every other one in the second half.
 //! 4. As soon as it has fallen by 30 % over two windows, it is *acquitted* and rests for 10 s, later 20, 40 and 80.
 //! 5. If it has not by the end, it is *demoted*: its packets go elsewhere, where they harm nobody.
 //! 6. A demoted flow that keeps below half of that rate for 5 s comes back, later for 10, 20, 40 and 80.
 //!
 //! Why this is fair to flows that answer in their own ways: a scalable sender (RFC 9331 section 4.3) under full marking
 //! falls by 30 % within four to eight round trips, BBRv3 within ten or so, as its share of marks has to pass through an
-//! average first. One that ignores marks (BBRv3 beyond 5 ms) answers losses of a half within a few round trips. One at
-//! its least window cannot send less per round trip; but on short paths its repetitions fall into the same 50 ms, and it
-//! waits for its time-out. One that others have pushed to its least window on a long path has not much of the link.
-//! Two seconds are 20 round trips of 100 ms.
+//! average first. One that ignores marks (BBRv3 beyond 5 ms) answers losses, but by the best rate that it has seen
+//! delivered in a round trip: what is not dropped whole has to be thinned evenly. One at its least window cannot send less
+//! per round trip; but on short paths its repetitions fall into the same 50 ms, and it waits for its time-out. One that
+//! others have pushed to its least window on a long path has not much of the link. The trial lasts 25 round trips of
+//! 100 ms.
 //!
 //! What it does not find: flows below those shares, flows that feign an answer while they are tried, and flows that
 //! pulse so that every trial falls into a pause.
@@ -26,8 +28,8 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// Windows of a trial in which all packets are marked.
 const MARKING: u32 = 10;
 /// Windows after these in which packets are dropped as well.
-const DROPPING: u32 = 10;
-/// Packets in the first part of these windows are dropped, of this length.
+const DROPPING: u32 = 15;
+/// All packets in the first part of these windows are dropped, of this length.
 const DEAF: Duration = Duration::from_millis(50);
 /// Per cent of its rate that a flow must not keep.
 const KEPT: u64 = 70;
@@ -137,6 +139,8 @@ struct Trial {
     began: u32,
     /// Bytes per window that it sent at the beginning.
     rate: u64,
+    /// Packets since losses began.
+    packets: u64,
 }
 
 /// The flows of a queue and the one that is tried. Its table has room for 4096 flows, in rows of four; a flow that
@@ -192,10 +196,13 @@ impl Challenge {
             seen.demoted = 0;
             found(flow, Finding::Restored);
         }
-        if let Some(trial) = self.trial.filter(|trial| trial.place == place) {
-            let is_late = window.saturating_sub(trial.began) >= MARKING;
+        if let Some(trial) = self.trial.as_mut().filter(|trial| trial.place == place) {
+            if window.saturating_sub(trial.began) < MARKING {
+                return Treatment::Mark;
+            }
+            trial.packets += 1;
             let is_deaf = now.as_nanos() % WINDOW.as_nanos() < DEAF.as_nanos();
-            return if is_late && is_deaf { Treatment::Drop } else { Treatment::Mark };
+            return if is_deaf || trial.packets % 2 == 0 { Treatment::Drop } else { Treatment::Mark };
         }
         let is_larger = self.largest.is_none_or(|(_, bytes)| seen.bytes > bytes);
         if is_larger && seen.rests_until <= window && seen.before > 0 {
@@ -270,7 +277,7 @@ impl Challenge {
         let rate = seen.bytes.max(seen.before);
         let equal = self.link / self.active.max(1);
         if rate >= (self.link / LEAST_SHARE).max(equal / LEAST_PART) {
-            self.trial = Some(Trial { place, began: window, rate });
+            self.trial = Some(Trial { place, began: window, rate, packets: 0 });
             found(seen.flow, Finding::Tried);
         }
     }

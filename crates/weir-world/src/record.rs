@@ -4,7 +4,9 @@
 use std::any::Any;
 use std::sync::mpsc::SyncSender;
 
-use weir_core::{DropReason, Duration, Event, EventKind, EventSink, FlowId, Histogram, QueueChoice, QueueId, Time};
+use weir_core::{
+    DropReason, Duration, Event, EventKind, EventSink, FlowId, Histogram, QueueChoice, QueueId, Time,
+};
 use weir_law::{Assessment, ChoiceChange, Class, CycleEnd, Direction, FlowKey, LawSink, MainSignal, Verdict};
 use weir_link::{Departure, Observer};
 

@@ -40,9 +40,8 @@ fn run(words: &str, seconds: u64) -> Vec<Event> {
 }
 
 fn bytes(events: &[Event], flow: u32, kind: EventKind, from: Time) -> u64 {
-    let wanted = |event: &&Event| {
-        event.packet.flow == FlowId(flow) && event.kind == kind && event.time >= from
-    };
+    let wanted =
+        |event: &&Event| event.packet.flow == FlowId(flow) && event.kind == kind && event.time >= from;
     events.iter().filter(wanted).map(|event| u64::from(event.packet.wire_bytes)).sum()
 }
 
@@ -76,10 +75,11 @@ fn a_flow_that_is_tried_leaves_with_marks_and_loses_packets_at_the_door() {
     let tried = &events[..demoted];
     let refused = EventKind::Drop(DropReason::Early);
     let lost = bytes(tried, 0, refused, Time::ZERO) / 1500;
-    assert!((190..=210).contains(&lost), "{lost}");
+    // Three of four, of 800 packets a second for a second and a half.
+    assert!((880..=920).contains(&lost), "{lost}");
     assert_eq!(bytes(&events, 1, refused, Time::ZERO), 0);
-    // In the last second before, each packet of it that left had exactly one mark, just before.
-    let from = events[demoted].time - Duration::from_secs(1);
+    // In the two seconds before, each packet of it that left had a mark just before.
+    let from = events[demoted].time - Duration::from_secs(2);
     let mut left = 0;
     for (index, event) in tried.iter().enumerate() {
         let is_it = event.kind == EventKind::Dequeue && event.packet.flow == FlowId(0) && event.time >= from;
@@ -91,7 +91,7 @@ fn a_flow_that_is_tried_leaves_with_marks_and_loses_packets_at_the_door() {
             left += 1;
         }
     }
-    assert!(left > 500, "{left}");
+    assert!(left > 300, "{left}");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_flow_that_keeps_its_rate_is_marked_then_thinned_and_then_demoted() {
     assert!(link.challenge.is_tried(FlowId(1)) && !link.challenge.is_tried(FlowId(2)));
     link.windows(MARKING - 1, &rates);
     let thinned = link.window(&rates);
-    assert_eq!((count(&thinned, 1, Treatment::Mark), count(&thinned, 1, Treatment::Drop)), (20, 20));
+    assert_eq!((count(&thinned, 1, Treatment::Mark), count(&thinned, 1, Treatment::Drop)), (10, 30));
     link.windows(DROPPING - 1, &rates);
     assert_eq!(link.heard().len(), 1);
     let demoted = link.window(&rates);

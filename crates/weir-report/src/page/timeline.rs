@@ -75,7 +75,8 @@ fn stretches(result: &RunResult, flow: usize, signal: Option<&str>) -> Vec<Stret
         .filter(|row| row.flow == *name && signal.is_none_or(|signal| row.signal == signal));
     let votes = votes.map(|row| (row.time_s, None, row.class == "unresponsive"));
     let choices = result.choices.iter().filter(|row| row.flow == *name);
-    let choices = choices.map(|row| (row.time_s, Some(!["standard", "demoted"].contains(&row.queue.as_str())), false));
+    let choices =
+        choices.map(|row| (row.time_s, Some(!["standard", "demoted"].contains(&row.queue.as_str())), false));
     let mut events: Vec<(f64, Option<bool>, bool)> = votes.chain(choices).collect();
     events.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (mut queue, mut judged) = (false, false);

@@ -114,7 +114,9 @@ impl Mix {
         for _ in 0..intruders {
             let own = Rate::from_bits_per_sec((megabits * 1e6 * part) as u64);
             match draw.below(3) {
-                0 => add(&mut draw, Kind::Quic("reno".to_owned()), Some(own), true, format!("quic at {own}"))?,
+                0 => {
+                    add(&mut draw, Kind::Quic("reno".to_owned()), Some(own), true, format!("quic at {own}"))?
+                }
                 _ => add(&mut draw, Kind::Datagrams(own), None, true, format!("udp at {own}"))?,
             }
         }

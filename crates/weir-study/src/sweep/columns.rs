@@ -90,9 +90,12 @@ const FLOW: &[Measure<FlowResult>] = &[
     Measure("mark_ratio", Kind::Number, "packets marked over packets offered", |flow| {
         number(ratio(flow.marked, flow.packets))
     }),
-    Measure("demoted_packets", Kind::Number, "share of packets offered to a queue of demoted flows", |flow| {
-        number(Some(flow.demoted_packets))
-    }),
+    Measure(
+        "demoted_packets",
+        Kind::Number,
+        "share of packets offered to a queue of demoted flows",
+        |flow| number(Some(flow.demoted_packets)),
+    ),
     Measure("responsive_time", Kind::Number, "share of time in which the flow stood as responsive", |flow| {
         number(Some(flow.responsive_time))
     }),
