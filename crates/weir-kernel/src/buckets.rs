@@ -2,41 +2,18 @@
 //! is late (`toks = min(now - checked, buffer)` of `net/sched/sch_tbf.c`). The link is slower than its rate, by as much
 //! as the machine is late.
 
-use std::process::Command;
-
 use weir_core::Bytes;
-use weir_netdev::iproute;
 use weir_qdisc::QdiscConfig;
 
-use super::plan::Seen;
 use super::setup::Setup;
 
 const ETHERNET: u64 = 14;
 
-/// What to say of the queues that are wanted, and of a `tbf` that stands on the interface and is not Weir's. One that
-/// cannot be read is no reason to say something.
-pub(super) fn warnings(seen: &Seen, setup: &Setup) -> Vec<String> {
+/// What to say of the queues that are wanted. Where somebody's `tbf` stands at the root, `weir up` refuses.
+pub(super) fn warnings(setup: &Setup) -> Vec<String> {
     let frame = u64::from(setup.mtu) + ETHERNET;
-    let mut warnings: Vec<String> = setup
-        .queues
-        .named()
-        .into_iter()
-        .filter_map(|(title, leaf)| wanted(title, leaf.config(), frame))
-        .collect();
-    if !seen.root_is_ours() && seen.qdiscs.has_kind("tbf") {
-        let all = iproute::disciplines(Command::new("tc"), &setup.device).ok().flatten().unwrap_or_default();
-        warnings.extend(all.iter().filter_map(|one| {
-            let burst = one.short_bucket(frame)?;
-            let (device, handle) = (&setup.device, one.text("handle"));
-            Some(format!(
-                "the tbf {handle} that stands on {device} has a burst of {burst} bytes, {}: Weir takes the place of what \
-                 stands at the root and `weir down` puts it back; {}",
-                slower(frame),
-                remedy(frame)
-            ))
-        }));
-    }
-    warnings
+    let named = setup.queues.named().into_iter();
+    named.filter_map(|(title, leaf)| wanted(title, leaf.config(), frame)).collect()
 }
 
 /// What to say of a queue of Weir's.
@@ -63,18 +40,16 @@ fn remedy(frame: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::warnings;
-    use crate::plan::Seen;
     use crate::setup::Setup;
     use crate::words;
 
     #[test]
     fn a_bucket_of_two_frames_is_enough() {
-        let seen = Seen::of_device("lo").unwrap();
         let said = |queue: &str| {
             let line = format!("eth0 rate 1gbit standard {queue} responsive codel");
             let words: Vec<&str> = line.split(' ').collect();
             let setup = Setup::from_keys(words::parse(&words).unwrap()).unwrap();
-            warnings(&seen, &setup)
+            warnings(&setup)
         };
         assert_eq!(said("tbf burst 3028b"), Vec::<String>::new());
         assert_eq!(said("bfifo"), Vec::<String>::new());

@@ -140,7 +140,7 @@ fn warnings(seen: &Seen, setup: &Setup) -> Vec<String> {
         warnings.extend(others.fault());
         warnings.extend(others.warnings());
     }
-    warnings.extend(buckets::warnings(seen, setup));
+    warnings.extend(buckets::warnings(setup));
     warnings.extend(seen.ahead(setup.direction.each()));
     warnings.extend(seen.link.as_ref().and_then(bridged));
     if let Some(standing) = seen.standing().filter(|standing| standing.flows != setup.flows) {

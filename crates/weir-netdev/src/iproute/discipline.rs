@@ -81,8 +81,8 @@ impl Discipline {
         }
         let option = |name: &str| self.0.get("options")?.get(name)?.as_u64();
         let burst = option("burst")?;
-        // The kernel keeps the bucket as time in units of 64 ns (`PSCHED_NS2TICKS`), rounded down.
-        let unit = option("rate").unwrap_or(0).saturating_mul(64).div_ceil(1_000_000_000);
+        // `tc` shows what passes in whole microseconds (`tc_calc_xmitsize`), rounded down.
+        let unit = option("rate").unwrap_or(0).div_ceil(1_000_000);
         (burst + unit < 2 * frame).then_some(burst)
     }
 
@@ -132,10 +132,10 @@ mod tests {
             Discipline::parse(json.as_bytes()).unwrap()[0].short_bucket(1514)
         };
         assert_eq!(of("tbf", 125_000_000, 1512), Some(1512));
-        assert_eq!(of("tbf", 125_000_000, 3019), Some(3019));
-        // What 3028 bytes are in units of 64 ns, at 1 and at 10 Gbit/s.
-        assert_eq!(of("tbf", 125_000_000, 3024), None);
-        assert_eq!(of("tbf", 1_250_000_000, 2960), None);
+        assert_eq!(of("tbf", 125_000_000, 2875), Some(2875));
+        // What 3028 bytes are in whole microseconds, at 1 and at 10 Gbit/s.
+        assert_eq!(of("tbf", 125_000_000, 3000), None);
+        assert_eq!(of("tbf", 1_250_000_000, 2500), None);
         assert_eq!(of("htb", 125_000_000, 1512), None);
     }
 

@@ -19,6 +19,7 @@ fn run(words: &str, seconds: u64) -> Vec<Event> {
     let mut waits = false;
     for millisecond in 0..seconds * 1000 {
         let now = Time::ZERO + Duration::from_millis(millisecond);
+        let seen = events.len();
         // 800 packets a second.
         if millisecond % 5 != 0 {
             queue.enqueue(packet(4 * millisecond, 0, Ecn::Ect1, now), now, &mut events);
@@ -35,6 +36,9 @@ fn run(words: &str, seconds: u64) -> Vec<Event> {
             assert_eq!((last.kind, last.packet), (EventKind::Dequeue, left));
             waits &= left.flow != FlowId(1);
         }
+        let is_lost =
+            |event: &Event| event.packet.flow == FlowId(1) && matches!(event.kind, EventKind::Drop(_));
+        waits &= !events[seen..].iter().any(is_lost);
     }
     events
 }
