@@ -141,11 +141,6 @@ impl Qdiscs {
         self.0.iter().find(|qdisc| qdisc.parent == ROOT)
     }
 
-    /// Whether one is of this kind.
-    pub(super) fn has_kind(&self, kind: &str) -> bool {
-        self.0.iter().any(|qdisc| qdisc.kind == kind)
-    }
-
     /// The one with a handle.
     pub(super) fn with_handle(&self, handle: u32) -> Option<&Qdisc> {
         self.0.iter().find(|qdisc| qdisc.handle == handle)
