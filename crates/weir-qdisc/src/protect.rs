@@ -5,7 +5,8 @@
 //! - **Why not the Classic queue.** Traffic that does not give way drives the Classic controller up, and the coupling
 //!   marks all L4S flows with it. The demoted queue is coupled to nothing.
 //! - **Share.** While the dual queue waits, the demoted queue has a fixed part of the bytes and no more; what the dual
-//!   queue leaves idle it gets.
+//!   queue leaves idle it gets. Its turn comes when the L4S queue is empty, or after four turns owed: a packet between two
+//!   of the L4S queue is delay that marks those behind.
 //! - **Its AQM.** Tail drop at 25 ms of its share, at least four full packets: who does not answer needs no control law,
 //!   and who does gets losses.
 //! - **A flow that is tried.** Its packets are marked as they leave, where the dual queue has not done so, and those that
@@ -25,6 +26,8 @@ pub(crate) const NAMES: &[&str] = &["classic", "l4s", "demoted"];
 
 const L4S: QueueId = QueueId(1);
 const DEMOTED: QueueId = QueueId(2);
+/// Packets owed to the demoted queue from which it does not wait for the L4S queue to be empty.
+const OWED: i64 = 4;
 /// How long the demoted queue may be, at its share of the link.
 const LONGEST: Duration = Duration::from_millis(25);
 
@@ -35,8 +38,10 @@ pub(crate) struct Protected {
     demoted: Ring,
     /// Per cent of the bytes that the demoted queue has while both wait.
     share: i64,
-    /// Above zero it is the demoted queue's turn.
+    /// Bytes owed to the demoted queue, times 100. Above zero it may have its turn.
     credit: i64,
+    /// The credit above which it has its turn.
+    patience: i64,
     challenge: Challenge,
     /// What the L4S queue held at its last event.
     l4s: Backlog,
@@ -65,6 +70,7 @@ impl Protected {
             demoted: Ring::of_queue(DEMOTED, limit),
             share: i64::from(share),
             credit: 0,
+            patience: OWED * 100 * i64::from(context.mtu),
             challenge: Challenge::new(context.rate),
             l4s: Backlog::default(),
         }))
@@ -112,7 +118,7 @@ impl Qdisc for Protected {
     fn dequeue(&mut self, now: Time, events: &mut dyn EventSink) -> Option<Packet> {
         let waits = (self.dual.backlog().packets > 0, self.demoted.backlog().packets > 0);
         let is_demoted = match waits {
-            (true, true) => self.credit > 0,
+            (true, true) => self.credit > if self.l4s.packets > 0 { self.patience } else { 0 },
             (_, demoted) => demoted,
         };
         // The dual queue may drop all it has.

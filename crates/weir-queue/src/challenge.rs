@@ -6,7 +6,9 @@
 //!    *tried*, one at a time, from 1/32 of the link's rate and a quarter of an equal share of it on.
 //! 3. For a second all its packets are marked; then for a second and a half those in the first half of each window are
 //!    dropped, and every other one in the second half.
-//! 4. As soon as it has fallen by 30 % over two windows, it is *acquitted* and rests for 10 s, later 20, 40 and 80.
+//! 4. As soon as it has fallen by 30 % over two windows, it is *acquitted* and rests for 10 s, later 20, 40 and 80. What
+//!    it has fallen from is its rate before the trial, or the mean of that second if it is higher: a trial may begin in a
+//!    trough.
 //! 5. If it has not by the end, it is *demoted*: its packets go elsewhere, where they harm nobody.
 //! 6. A demoted flow that keeps below half of that rate for 5 s comes back, later for 10, 20, 40 and 80.
 //!
@@ -139,6 +141,8 @@ struct Trial {
     began: u32,
     /// Bytes per window that it sent at the beginning.
     rate: u64,
+    /// Bytes that it sent while it was marked and nothing dropped.
+    marked: u64,
     /// Packets since losses began.
     packets: u64,
 }
@@ -277,16 +281,22 @@ impl Challenge {
         let rate = seen.bytes.max(seen.before);
         let equal = self.link / self.active.max(1);
         if rate >= (self.link / LEAST_SHARE).max(equal / LEAST_PART) {
-            self.trial = Some(Trial { place, began: window, rate, packets: 0 });
+            self.trial = Some(Trial { place, began: window, rate, marked: 0, packets: 0 });
             found(seen.flow, Finding::Tried);
         }
     }
 
     /// Looks at the flow that is tried, as `window` begins.
-    fn judge(&mut self, trial: Trial, window: u32, found: &mut dyn FnMut(FlowId, Finding)) {
+    fn judge(&mut self, mut trial: Trial, window: u32, found: &mut dyn FnMut(FlowId, Finding)) {
         let seen = &mut self.seen[trial.place];
         seen.roll(window - 1);
         let elapsed = window - trial.began;
+        if elapsed <= MARKING {
+            trial.marked += seen.bytes;
+            self.trial = Some(trial);
+        } else {
+            trial.rate = trial.rate.max(trial.marked / u64::from(MARKING));
+        }
         if elapsed >= 2 && (seen.bytes + seen.before) * 100 < 2 * KEPT * trial.rate {
             seen.rests_until = window + (REST << seen.acquittals.min(3));
             seen.acquittals = seen.acquittals.saturating_add(1);

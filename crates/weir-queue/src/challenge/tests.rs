@@ -72,6 +72,20 @@ fn a_flow_that_keeps_its_rate_is_marked_then_thinned_and_then_demoted() {
 }
 
 #[test]
+fn a_flow_whose_trial_began_in_a_trough_is_acquitted_when_it_falls_back() {
+    let heard = |under_losses| {
+        let mut link = Link::new();
+        link.windows(3, &[(1, 40)]);
+        link.windows(MARKING - 1, &[(1, 120)]);
+        link.windows(DROPPING + 1, &[(1, under_losses)]);
+        link.heard()
+    };
+    // The mean of the marked second is 112: 70 % of it are 78.
+    assert_eq!(heard(76)[..2], [(1, Finding::Tried), (1, Finding::Acquitted)]);
+    assert_eq!(heard(80), [(1, Finding::Tried), (1, Finding::Demoted)]);
+}
+
+#[test]
 fn a_flow_that_gives_way_is_acquitted_at_once_and_rests_longer_each_time() {
     let mut link = Link::new();
     let mut trials = Vec::new();

@@ -123,6 +123,11 @@ impl About {
         self.variants.iter().find(|variant| variant.name == name).unwrap_or(&self.variants[0])
     }
 
+    /// What `--quick` makes of a variant, in words.
+    pub fn quick_of(&self, variant: &str) -> &str {
+        if self.variant(variant).keeps_rate { "a tenth of the bytes" } else { &self.quick }
+    }
+
     /// The worlds in which a variant can be made.
     pub fn worlds_of<'a>(&'a self, variant: &'a Variant) -> &'a [String] {
         if variant.worlds.is_empty() { &self.worlds } else { &variant.worlds }

@@ -70,6 +70,7 @@ const GRIDS: &[(&str, &str)] = &[
     ("dualq/overload", include_str!("../../../figures/dualq/overload.toml")),
     ("dualq/rtt", include_str!("../../../figures/dualq/rtt.toml")),
     ("dualq/protected", include_str!("../../../figures/dualq/protected.toml")),
+    ("dualq/protected-scalable", include_str!("../../../figures/dualq/protected-scalable.toml")),
     ("scc/mono-dctcp", include_str!("../../../figures/scc/mono-dctcp.toml")),
     ("scc/mono-dctcp-real", include_str!("../../../figures/scc/mono-dctcp-real.toml")),
     ("scc/mono-dctcp-small", include_str!("../../../figures/scc/mono-dctcp-small.toml")),
