@@ -463,7 +463,7 @@ fn files_are_tidy_tables_and_nothing_half_written_is_left() {
     let throughput = run.series.flows[1][20].departed_bytes as f64 * 8.0 / INTERVAL_S;
     assert_eq!(rows[bins + 20][2].parse::<f64>().unwrap(), throughput);
     let (head, rows) = table("flows.csv");
-    assert_eq!((head[0].as_str(), head.len()), ("flow", 29));
+    assert_eq!((head[0].as_str(), head.len()), ("flow", 30));
     assert_eq!((rows.len(), rows[4][0].as_str(), rows[4][7].as_str()), (5, "UDP", ""));
     let (head, rows) = table("queues.csv");
     assert_eq!(head.len(), rows[0].len());

@@ -20,11 +20,14 @@ pub(crate) fn list(json: bool) -> anyhow::Result<ExitCode> {
         talk::print_json(&about)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let wide = about.iter().map(|figure| figure.id.len()).max().unwrap_or(0);
+    let variants = about.iter().flat_map(|figure| &figure.variants);
+    let wide_variant = variants.map(|variant| variant.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for figure in about {
-        text += &format!("{:<8} {}\n", figure.id, figure.title);
+        text += &format!("{:<wide$} {}\n", figure.id, figure.title);
         text += &format!(
-            "{:<8} worlds: {}; {}; from {}\n",
+            "{:<wide$} worlds: {}; {}; from {}\n",
             "",
             figure.worlds.join(", "),
             figure.state,
@@ -35,7 +38,8 @@ pub(crate) fn list(json: bool) -> anyhow::Result<ExitCode> {
                 [] => String::new(),
                 some => format!("; worlds: {}", some.join(", ")),
             };
-            text += &format!("{:<8} --variant {:<12} {}{worlds}\n", "", variant.name, variant.says);
+            let (name, says) = (&variant.name, &variant.says);
+            text += &format!("{:<wide$} --variant {name:<wide_variant$} {says}{worlds}\n", "");
         }
     }
     talk::print(text.trim_end())?;
