@@ -1,7 +1,12 @@
-use super::{DEMOTED, L4S};
+use super::{DEMOTED, L4S, OWED, Protected};
+use crate::Qdisc;
 use crate::config::QdiscConfig;
 use crate::keys::BuildContext;
-use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Seed, Time};
+use crate::pi2::Scalable;
+use weir_core::{
+    Backlog, DropReason, Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Seed, Time,
+};
+use weir_queue::{Challenge, QueueLimit, Ring};
 
 const LINK: BuildContext = BuildContext {
     rate: Rate::from_bits_per_sec(12_000_000),
@@ -100,6 +105,49 @@ fn a_flow_that_is_tried_leaves_with_marks_and_loses_packets_at_the_door() {
         }
     }
     assert!(left > 300, "{left}");
+}
+
+/// After how many packets of the dual queue the demoted queue has its turns, while both always wait and packets of the
+/// dual queue carry `l4s`.
+fn turns(l4s: Ecn) -> Vec<u64> {
+    let dual = "dualq_curvy".parse::<QdiscConfig>().unwrap().build(&LINK).unwrap();
+    let mut queue = Protected {
+        dual,
+        scalable: Scalable::Ect1,
+        demoted: Ring::of_queue(DEMOTED, QueueLimit::Packets(20)),
+        share: 10,
+        credit: 0,
+        patience: OWED * 100 * 1500,
+        challenge: Challenge::new(LINK.rate),
+        l4s: Backlog::default(),
+    };
+    let packet = |id, flow, ecn| Packet::new(id, FlowId(flow), 1500, Time::ZERO).with_ecn(ecn);
+    for id in 0..20 {
+        queue.demoted.offer(packet(id, 0, Ecn::Ect1), Time::ZERO, &mut ());
+    }
+    queue.enqueue(packet(20, 1, l4s), Time::ZERO, &mut ());
+    let (mut before, mut turns) = (0, Vec::new());
+    for id in 21..200 {
+        queue.enqueue(packet(id, 1, l4s), Time::ZERO, &mut ());
+        match queue.dequeue(Time::ZERO, &mut ()).unwrap().flow {
+            FlowId(0) => turns.push(before),
+            _ => before += 1,
+        }
+    }
+    turns
+}
+
+#[test]
+fn the_demoted_queue_waits_for_the_l4s_queue_until_it_is_owed_four_packets() {
+    // A tenth of the link: a packet is owed every nine of the dual queue, four and a bit every forty.
+    let every_nine_from = |first: u64, seen: Vec<u64>| {
+        assert!(
+            seen.len() > 10 && seen.iter().copied().eq((first..).step_by(9).take(seen.len())),
+            "{seen:?}"
+        );
+    };
+    every_nine_from(1, turns(Ecn::NotEct));
+    every_nine_from(41, turns(Ecn::Ect1));
 }
 
 #[test]

@@ -123,9 +123,13 @@ impl About {
         self.variants.iter().find(|variant| variant.name == name).unwrap_or(&self.variants[0])
     }
 
-    /// What `--quick` makes of a variant, in words.
-    pub fn quick_of(&self, variant: &str) -> &str {
-        if self.variant(variant).keeps_rate { "a tenth of the bytes" } else { &self.quick }
+    /// What `--quick` made of a variant, in words after a comma; nothing of one at full scale.
+    pub fn scale(&self, quick: bool, variant: &str) -> String {
+        match quick {
+            true if self.variant(variant).keeps_rate => ", a tenth of the bytes".to_owned(),
+            true => format!(", {}", self.quick),
+            false => String::new(),
+        }
     }
 
     /// The worlds in which a variant can be made.

@@ -67,7 +67,7 @@ fn over_time(result: &FigureResult) -> String {
 fn whole(about: &About, result: &FigureResult, plot: &str) -> String {
     let escape = page::escape;
     let (title, paper) = (about.title.as_str(), about.paper.as_str());
-    let scale = if result.quick { format!(", {}", about.quick_of(&result.variant)) } else { String::new() };
+    let scale = about.scale(result.quick, &result.variant);
     let mut body = format!(
         "<header><h1>{}</h1><p class=\"subtitle\">{}. Variant {}{scale}; world {}, seed {}, {:.1} s of run time, weir {}.</p></header>\n{plot}",
         escape(title),

@@ -9,8 +9,7 @@ use super::{About, FigureResult, Plot};
 /// A figure's cells: a row for each label of the first axis, and in each column the paper's value and ours.
 pub(super) fn text(about: &About, result: &FigureResult) -> String {
     if matches!(about.plot, Plot::Own) {
-        let scale =
-            if result.quick { format!(", {}", about.quick_of(&result.variant)) } else { String::new() };
+        let scale = about.scale(result.quick, &result.variant);
         return format!("{}, variant {}{scale}: {} cells", result.figure, result.variant, result.rows.len());
     }
     let decimals = about.value.decimals;
@@ -34,7 +33,7 @@ pub(super) fn text(about: &About, result: &FigureResult) -> String {
     for column in out.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let scale = if result.quick { format!(", {}", about.quick_of(&result.variant)) } else { String::new() };
+    let scale = about.scale(result.quick, &result.variant);
     let mut text = format!(
         "{} ({}), variant {}{scale}; above the paper, below ours\n{}",
         result.figure,
