@@ -122,12 +122,13 @@ struct Traffic {
 impl Traffic {
     fn start(world: &World) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let far = world.server.enter(|| UdpSocket::bind((SERVER, 7)).unwrap());
-        let near = world.bottleneck.enter(|| UdpSocket::bind((HERE, 7)).unwrap());
+        // Ports that are free: a socket that was closed lives on in a child of another test until the child's exec.
+        let far = world.server.enter(|| UdpSocket::bind((SERVER, 0)).unwrap());
+        let near = world.bottleneck.enter(|| UdpSocket::bind((HERE, 0)).unwrap());
         for socket in [&far, &near] {
             socket.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
         }
-        near.connect((SERVER, 7)).unwrap();
+        near.connect(far.local_addr().unwrap()).unwrap();
         let (sends, stopped) = (near.try_clone().unwrap(), stop.clone());
         let echo_stopped = stop.clone();
         // Both receivers go on until nothing has come for half a second after the last was sent.
