@@ -20,7 +20,7 @@ typedef unsigned long long nanoseconds;
 static inline __attribute__((always_inline)) nanoseconds exact_now(nanoseconds coarse);
 #define WEIR_EXACT_NOW(coarse) exact_now(coarse)
 
-/* For weir_parse(): of TCP's options the law knows SACK alone, and that in some settings. */
+/* For weir_parse() and weir_glance(): of TCP's options the law knows SACK and timestamps, and these in some settings. */
 static inline __attribute__((always_inline)) int reads_tcp_options(void);
 #define WEIR_READ_TCP_OPTIONS reads_tcp_options()
 
@@ -32,7 +32,7 @@ static inline __attribute__((always_inline)) int reads_tcp_options(void);
 
 static __always_inline int reads_tcp_options(void)
 {
-	return config.law.sack_completes_half;
+	return config.law.sack_completes_half | config.law.timestamp_cycles;
 }
 
 /*

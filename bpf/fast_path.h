@@ -41,13 +41,32 @@ WEIR_INLINE const u8 *weir_behind(const u8 *at, u32 offset)
 	return at;
 }
 
-WEIR_INLINE u32 weir_glance_tcp(const u8 *at, u32 l4_bytes, struct weir_packet *out)
+/*
+ * The options of a TCP header: timestamps alone, in the place that RFC 7323 (appendix A) recommends, or none. Others are
+ * left unread, and it is noted that they are.
+ */
+WEIR_INLINE void weir_glance_options(const u8 *at, const u8 *end, u32 header, struct weir_packet *out)
+{
+	if (header == 20)
+		return;
+	if (header == 32 && weir_is_within(at, end, 32) && WEIR_LOAD(u32, at + 20) == WEIR_LONE_STAMPS) {
+		out->tsval = weir_be32(at + 24);
+		out->tsecr = weir_be32(at + 28);
+		out->tcp_options = WEIR_HAS_TS;
+		return;
+	}
+	out->tcp_options = WEIR_UNREAD;
+}
+
+WEIR_INLINE u32 weir_glance_tcp(const u8 *at, const u8 *end, u32 l4_bytes, struct weir_packet *out)
 {
 	u32 header = (u32)(at[12] >> 4) * 4;
 
 	if (header < 20 || header > l4_bytes || (at[13] & (WEIR_SYN | WEIR_FIN | WEIR_RST)))
 		return 0;
 	weir_read_tcp(at, header, l4_bytes, out);
+	if (WEIR_READ_TCP_OPTIONS)
+		weir_glance_options(at, end, header, out);
 	out->kind = WEIR_TCP;
 	/* As it is; this tells the compiler what follows from the line above. */
 	out->tcp_flags &= (u8)~(WEIR_SYN | WEIR_FIN | WEIR_RST);
@@ -60,7 +79,7 @@ WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes,
 				      void *with)
 {
 	if (out->protocol == 6)
-		return weir_is_within(at, end, 20) && weir_glance_tcp(at, l4_bytes, out) && deal(out, with);
+		return weir_is_within(at, end, 20) && weir_glance_tcp(at, end, l4_bytes, out) && deal(out, with);
 	if (out->protocol == 17) {
 		/* A length of zero stands for a jumbogram; what is between contradicts itself. */
 		if (!weir_is_within(at, end, 9) || l4_bytes < 9 || (u32)(weir_be16(at + 4) - 1) < 7 ||
@@ -78,7 +97,7 @@ WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes,
 }
 
 /*
- * Reads a frame as weir_parse() does, TCP's options apart, and has it dealt with if it is of the usual kind: Ethernet
+ * Reads a frame as weir_parse() does, but of TCP's options only lone timestamps, and has it dealt with if it is of the usual kind: Ethernet
  * without tags or bare IP; without IP options, fragments and jumbograms, and as long as its IP header says; TCP that
  * neither opens nor closes, UDP without a long header, any other transport, or no IP at all. Returns 0 for what is
  * not, for what has to be made linear first, and where `deal` does.
@@ -139,8 +158,7 @@ WEIR_INLINE u32 weir_glance(const u8 *data, const u8 *end, u32 frame_bytes, u32 
 WEIR_INLINE u32 weir_fast_applies(const struct weir_law_params *law)
 {
 	return law->spin_from_accepted && law->long_header_counts && !law->quic_needs_initial && law->full_cycles &&
-	       law->modular_sequence && law->marker_needs_data && law->second_marker_on_match && !law->sack_completes_half &&
-	       law->first_bytes_count && law->wide_arithmetic && !law->count_arriving_ce && !law->udp_bytes_from_frame &&
+	       law->modular_sequence && law->marker_needs_data && law->second_marker_on_match && law->first_bytes_count && law->wide_arithmetic && !law->count_arriving_ce && !law->udp_bytes_from_frame &&
 	       law->reset_on_open && law->full_parser && law->key_has_protocol && law->plausible_sequence &&
 	       law->lapse_round_trips;
 }
@@ -152,6 +170,17 @@ WEIR_INLINE void weir_fast_params(const struct weir_law_params *law, struct weir
 	fast->main_signal = law->main_signal;
 	fast->ignore_optimistic_acks = law->ignore_optimistic_acks;
 	fast->loss_without_ecn = law->loss_without_ecn;
+	fast->sack_completes_half = law->sack_completes_half;
+	fast->timestamp_cycles = law->timestamp_cycles;
+}
+
+/* Whether a packet whose options were not read may complete the second half. */
+WEIR_INLINE u32 weir_fast_may_answer(const struct weir_law_params *fast, const struct weir_flow *flow,
+				     const struct weir_packet *packet)
+{
+	const u16 waits = WEIR_HALF_DONE | WEIR_IS_STAMP;
+
+	return fast->timestamp_cycles && (packet->tcp_options & WEIR_UNREAD) && (flow->state & waits) == waits;
 }
 
 /* Runs the law on a forward packet that opens nothing and ends no cycle, or declines. */
@@ -173,7 +202,8 @@ WEIR_INLINE u32 weir_fast_law(const struct weir_law_params *fast, struct weir_fl
 		if (packet->tcp_seq - low + WEIR_SEQUENCE_SLACK > flight + WEIR_SEQUENCE_SLACK || flight > WEIR_MAX_FLIGHT)
 			return 0;
 		if ((s32)(end - flow->right_edge) > 0) {
-			if (packet->payload_bytes && met && weir_tcp_complete(fast, flow, packet->tcp_ack))
+			if (packet->payload_bytes && met && (weir_fast_may_answer(fast, flow, packet) ||
+							     weir_tcp_complete(fast, flow, packet)))
 				return 0;
 			flow->right_edge = end;
 		}
@@ -309,6 +339,9 @@ WEIR_INLINE u32 weir_fast_reverse(const struct weir_law_params *law, const struc
 	if (!weir_fast_fits(params, seat, packet, key, tick) ||
 	    (packet->kind == WEIR_TCP ? (packet->tcp_flags & (WEIR_SYN | WEIR_FIN | WEIR_RST)) != 0 :
 					(packet->quic_flags & ~WEIR_QUIC_SPIN) != WEIR_QUIC_SHORT))
+		return 0;
+	if ((fast.timestamp_cycles || fast.sack_completes_half) && packet->kind == WEIR_TCP &&
+	    (packet->tcp_options & WEIR_UNREAD))
 		return 0;
 	weir_law_reverse(&fast, &seat->entry->flow, packet);
 	weir_note(seat->seen, seat->flags, packet, tick);

@@ -241,16 +241,39 @@ WEIR_INLINE u32 weir_spin_edge(const struct weir_law_params *params, struct weir
 	return edge && weir_spin_turned(params, flow);
 }
 
-/* TCPTrap: whether both halves of the cycle are complete, the second by a forward packet with this acknowledgement. */
-WEIR_INLINE u32 weir_tcp_complete(const struct weir_law_params *params, const struct weir_flow *flow, u32 ack)
+/*
+ * TCPTrap: whether a packet completes the second half if there is one to complete. Where both directions have timestamps
+ * (RFC 7323), it does if it echoes one that is not older than the newest that went by when the first half was complete:
+ * then the packet was sent after that had arrived, whether the other direction has data or not.
+ */
+WEIR_INLINE u32 weir_tcp_answers(const struct weir_law_params *params, const struct weir_flow *flow,
+				 const struct weir_packet *packet)
+{
+	if (params->timestamp_cycles && (flow->state & WEIR_IS_STAMP))
+		return (packet->tcp_options & WEIR_HAS_TS) && (s32)(packet->tsecr - flow->second_marker) >= 0;
+	return weir_reached(params, packet->tcp_ack, flow->second_marker);
+}
+
+/* TCPTrap: whether both halves of the cycle are complete, the second by this forward packet. */
+WEIR_INLINE u32 weir_tcp_complete(const struct weir_law_params *params, const struct weir_flow *flow,
+				  const struct weir_packet *packet)
 {
 	u32 first = weir_reached(params, flow->highest_ack, flow->marker);
-	u32 second = (flow->state & WEIR_HALF_DONE) != 0 && weir_reached(params, ack, flow->second_marker);
+	u32 second = (flow->state & WEIR_HALF_DONE) != 0 && weir_tcp_answers(params, flow, packet);
 
 	if (params->full_cycles)
 		return (first || weir_wrapped(params, flow->highest_ack, flow->marker)) && second;
 	/* as C's precedence reads `first || wrapped && second` */
 	return first || (weir_wrapped(params, flow->highest_ack, flow->marker) && second);
+}
+
+/* TCPTrap: makes a forward packet the marker. */
+WEIR_INLINE void weir_mark(const struct weir_law_params *params, struct weir_flow *flow,
+			   const struct weir_packet *packet, u32 end)
+{
+	flow->marker = end;
+	if (params->timestamp_cycles && (packet->tcp_options & WEIR_HAS_TS))
+		flow->state |= WEIR_MARKER_STAMPED;
 }
 
 /* TCPTrap: whether this forward packet ends the cycle, and if so, or if there is none yet, makes it the next marker. */
@@ -270,15 +293,15 @@ WEIR_INLINE u32 weir_tcp_edge(const struct weir_law_params *params, struct weir_
 		return 0;
 	if (!(flow->state & WEIR_HAS_MARKER)) {
 		flow->state |= WEIR_HAS_MARKER;
-		flow->marker = end;
+		weir_mark(params, flow, packet, end);
 		return 0;
 	}
 	if (!(flow->state & WEIR_HAS_ACK))
 		return 0;
-	if (!weir_tcp_complete(params, flow, packet->tcp_ack))
+	if (!weir_tcp_complete(params, flow, packet))
 		return 0;
 	flow->state &= (u16)~WEIR_HALF_DONE;
-	flow->marker = end;
+	weir_mark(params, flow, packet, end);
 	return 1;
 }
 
@@ -321,6 +344,16 @@ WEIR_INLINE u32 weir_ack_fits(const struct weir_law_params *params, const struct
 	else
 		low = flow->state & WEIR_HAS_MARKER ? flow->marker : flow->right_edge;
 	return ack - low <= flow->right_edge - low + beyond;
+}
+
+/* TCPTrap: whether what an acknowledgement says arrived counts. */
+WEIR_INLINE u32 weir_ack_counts(const struct weir_law_params *params, const struct weir_flow *flow, u32 ack)
+{
+	if (!weir_ack_fits(params, flow, ack))
+		return 0;
+	/* Data that did not pass here cannot have been acknowledged: a receiver that says so shortens the cycle. */
+	return !params->ignore_optimistic_acks ||
+	       ((flow->state & WEIR_HAS_EDGE) && (s32)(ack - flow->right_edge) <= 0);
 }
 
 /*
@@ -430,11 +463,46 @@ WEIR_INLINE void weir_law_forward(const struct weir_law_params *params, struct w
 	out->choice = by_verdict ? weir_law_choice(params, flow) : WEIR_STANDARD_QUEUE;
 }
 
+/*
+ * TCPTrap: notes how far the other direction is: by its timestamps once both have shown some, until then by its data.
+ * What is older than the newest is never waited for, so that no old number takes the second half away. Returns 0 for a
+ * packet without what its flow has shown, by which no half is complete.
+ */
+WEIR_INLINE u32 weir_note_newest(struct weir_flow *flow, const struct weir_packet *packet)
+{
+	u32 stamped = (packet->tcp_options & WEIR_HAS_TS) && (flow->state & WEIR_MARKER_STAMPED);
+	u32 value = packet->tcp_seq + packet->payload_bytes;
+
+	if (stamped && !(flow->state & (WEIR_IS_STAMP | WEIR_HALF_DONE))) {
+		flow->state |= WEIR_IS_STAMP;
+		flow->state &= (u16)~WEIR_HAS_NEWEST;
+	}
+	if (flow->state & WEIR_IS_STAMP) {
+		if (!stamped)
+			return 0;
+		value = packet->tsval;
+	}
+	if (!(flow->state & WEIR_HAS_NEWEST) || (s32)(value - flow->newest) > 0)
+		flow->newest = value;
+	flow->state |= WEIR_HAS_NEWEST;
+	return 1;
+}
+
+/* TCPTrap: what completes the second half, whose first is complete with a packet whose data end at `end`. */
+WEIR_INLINE u32 weir_second_marker(const struct weir_law_params *params, const struct weir_flow *flow, u32 end)
+{
+	if (!params->timestamp_cycles)
+		return end;
+	if ((flow->state & WEIR_IS_STAMP) && flow->last_rtt && flow->last_rtt < WEIR_FEW_TICKS)
+		return flow->newest + 1;
+	return flow->newest;
+}
+
 /* A packet of the other direction. Returns 1 where it opened a new connection on a used entry. */
 WEIR_INLINE u32 weir_law_reverse(const struct weir_law_params *params, struct weir_flow *flow,
 				 const struct weir_packet *packet)
 {
-	u32 reset, evidence, end;
+	u32 reset, evidence, end, sacked, tells;
 
 	if (packet->kind != WEIR_TCP && packet->kind != WEIR_QUIC)
 		return 0;
@@ -453,15 +521,13 @@ WEIR_INLINE u32 weir_law_reverse(const struct weir_law_params *params, struct we
 	end = packet->tcp_seq + packet->payload_bytes;
 	if (params->modular_sequence && !(packet->tcp_flags & WEIR_ACK))
 		return reset;
-	if (params->sack_completes_half && (packet->tcp_options & WEIR_HAS_SACK) &&
-	    (s32)(packet->sack_right - evidence) > 0)
+	sacked = params->sack_completes_half && (packet->tcp_options & WEIR_HAS_SACK) &&
+		 (s32)(packet->sack_right - evidence) > 0;
+	if (sacked && !(flow->state & WEIR_HAS_ACK))
 		evidence = packet->sack_right;
-	if (!weir_ack_fits(params, flow, evidence))
+	if (!weir_ack_counts(params, flow, evidence))
 		return reset;
-	/* Data that did not pass here cannot have been acknowledged: a receiver that says so shortens the cycle. */
-	if (params->ignore_optimistic_acks &&
-	    (!(flow->state & WEIR_HAS_EDGE) || (s32)(evidence - flow->right_edge) > 0))
-		return reset;
+	tells = params->timestamp_cycles ? weir_note_newest(flow, packet) : 1;
 	if (!(flow->state & WEIR_HAS_ACK)) {
 		flow->state |= WEIR_HAS_ACK;
 		flow->highest_ack = evidence;
@@ -472,13 +538,18 @@ WEIR_INLINE u32 weir_law_reverse(const struct weir_law_params *params, struct we
 		   weir_wrapped(params, evidence, flow->highest_ack)) {
 		flow->highest_ack = evidence;
 	}
-	if (!(flow->state & WEIR_HALF_DONE)) {
+	/* What lies beyond a hole has arrived as well, be it the marker or what came after it. The edge of what is in flight
+	 * stays at the hole, which has to be repaired yet: it is the marker that has no further to go. */
+	if (sacked && (flow->state & WEIR_HAS_MARKER) && weir_ack_counts(params, flow, packet->sack_right) &&
+	    weir_reached(params, packet->sack_right, flow->marker))
+		flow->marker = flow->highest_ack;
+	if (!(flow->state & WEIR_HALF_DONE) && tells) {
 		u32 matches = (flow->state & WEIR_HAS_MARKER) && (weir_reached(params, flow->highest_ack, flow->marker) ||
 								 weir_wrapped(params, flow->highest_ack, flow->marker));
 
 		if (!params->second_marker_on_match || matches) {
 			flow->state |= WEIR_HALF_DONE;
-			flow->second_marker = end;
+			flow->second_marker = weir_second_marker(params, flow, end);
 		}
 	}
 	return reset;

@@ -142,7 +142,8 @@ struct weir_law_params {
 	u8 votes_kept;              /* both counts are halved when their sum exceeds this; 0 keeps all */
 	u8 spin_needs_reverse;      /* QUIC: an edge counts if the other direction's bit changed since the last */
 	u8 loss_without_ecn;        /* where marks choose, a flow that is Not-ECT goes by its verdict on losses */
-	u8 reserved[2];
+	u8 timestamp_cycles;        /* TCP: the echo of the other direction's newest timestamp completes the second half */
+	u8 reserved;
 };
 
 #define WEIR_HISTORY 3 /* the cycles n, n-1 and n-2: nothing older is judged by */
@@ -153,17 +154,21 @@ struct weir_law_params {
 #define WEIR_HAS_ACK 0x0004
 #define WEIR_HALF_DONE 0x0008 /* the second marker is set */
 #define WEIR_HAS_EDGE 0x0010
-#define WEIR_HAS_SPIN 0x0020
+#define WEIR_HAS_SPIN 0x0020         /* QUIC */
 #define WEIR_SEEN_INITIAL 0x0040
 #define WEIR_SHORT_FORWARD 0x0080
 #define WEIR_SHORT_REVERSE 0x0100
 #define WEIR_HAS_ISN 0x0200
 #define WEIR_OPENING 0x0400         /* a SYN or Initial waits for its answer... */
 #define WEIR_OPENING_REVERSE 0x0800 /* ...and came from the other direction */
-#define WEIR_REVERSE_SPIN 0x1000    /* the spin bit of the other direction */
-#define WEIR_REVERSE_SPUN 0x2000    /* it changed since the last edge */
+#define WEIR_REVERSE_SPIN 0x1000    /* QUIC: the spin bit of the other direction */
+#define WEIR_REVERSE_SPUN 0x2000    /* QUIC: it changed since the last edge */
 #define WEIR_DOUBTED 0x8000         /* a segment contradicted edges that no acknowledgement has borne out */
 #define WEIR_IS_ECT 0x4000          /* a forward packet had an ECN codepoint other than Not-ECT */
+/* With timestamp_cycles TCP has these in the place of three of QUIC's: what was never seen of a flow is not set. */
+#define WEIR_MARKER_STAMPED 0x0020 /* a marker had a timestamp... */
+#define WEIR_IS_STAMP 0x1000       /* ...and so had the other direction: `newest` and the second marker are timestamps */
+#define WEIR_HAS_NEWEST 0x2000
 
 /* What the connection has shown of itself, which no change of law or lapse makes undone. */
 #define WEIR_SHOWN \
@@ -179,6 +184,10 @@ struct weir_law_params {
 
 /* More cannot be in flight: the largest window with scaling (RFC 7323 section 2.3). */
 #define WEIR_MAX_FLIGHT 0x40000000
+
+/* A last cycle shorter than this many ns is a few milliseconds, of which most clocks of timestamps count one at a time:
+ * then an echo completes the second half only if it is of a later one. */
+#define WEIR_FEW_TICKS 4000000
 
 /* The stamp of a packet that nothing bears out is this far behind its flow's cycle: a signal on it comes late, also
  * where a stamp has 15 bits. */
@@ -207,7 +216,7 @@ struct weir_flow {
 			u32 right_edge;    /* TCP: end of the forward data seen */
 			u32 highest_ack;
 			u32 marker;        /* TCP: the acknowledgement that completes the first half */
-			u32 second_marker; /* TCP: the acknowledgement of reverse data that completes the second half */
+			u32 second_marker; /* TCP: the acknowledgement or echo that completes the second half */
 			u32 isn;           /* TCP: of the SYN that opened this connection */
 			u32 syn;           /* TCP: of a SYN that waits for its answer */
 		};
@@ -236,7 +245,8 @@ struct weir_flow {
 	u32 last_rtt;         /* ns, length of the last whole cycle, at most 2^32-1; 0 before there is one */
 	u16 late_signals;     /* saturates */
 	u8 looks;             /* round trips of activity in the present cycle */
-	u8 reserved[5];
+	u8 reserved;
+	u32 newest;           /* TCP: the newest timestamp of the other direction, or the end of its data */
 };
 
 struct weir_cycle_end {
@@ -319,6 +329,8 @@ WEIR_INLINE void weir_law_robust(struct weir_law_params *params)
 	params->votes_kept = 32;
 	params->spin_needs_reverse = 1;
 	params->loss_without_ecn = 1;
+	params->sack_completes_half = 1;
+	params->timestamp_cycles = 1;
 }
 
 WEIR_INLINE void weir_law_comsys(struct weir_law_params *params)

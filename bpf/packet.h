@@ -54,10 +54,18 @@ WEIR_INLINE void weir_believe(struct weir_packet *out, u32 offset)
 /* Timestamps (RFC 7323) and SACK (RFC 2018); an option that runs past the header ends the list. */
 WEIR_INLINE void weir_parse_tcp_options(const u8 *data, const u8 *end, u32 offset, u32 limit, struct weir_packet *out)
 {
+	const u8 *at;
 	int i;
 
+	/* What nearly every segment has. */
+	at = offset + 12 == limit ? weir_at(data, end, offset, 12) : 0;
+	if (at && WEIR_LOAD(u32, at) == WEIR_LONE_STAMPS) {
+		out->tsval = weir_be32(at + 4);
+		out->tsecr = weir_be32(at + 8);
+		out->tcp_options |= WEIR_HAS_TS;
+		return;
+	}
 	for (i = 0; i < WEIR_MAX_TCP_OPTIONS; i++) {
-		const u8 *at;
 		u32 length;
 		u8 option;
 

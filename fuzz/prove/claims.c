@@ -21,14 +21,16 @@ const u32 size_of_counters = sizeof(struct weir_counters);
 /* Of the library, which is followed in one step. */
 void *memcpy(void *to, const void *from, size_t bytes);
 
-/* Whatever the frame: the fast path declines, or reads what the whole one does, TCP's options apart. */
+/* Whatever the frame: the fast path declines, or reads what the whole one does, TCP's options apart where it says so. */
 u32 claim_frame(const u8 *frame, size_t length, u32 wire, u32 start)
 {
 	if (!weir_native_glance(frame, length, wire, start, &quick_packet))
 		return DECLINED;
 	weir_native_parse(frame, length, wire, start, &whole_packet);
-	whole_packet.tsval = whole_packet.tsecr = whole_packet.sack_right = 0;
-	whole_packet.tcp_options = 0;
+	if (quick_packet.tcp_options & WEIR_UNREAD) {
+		whole_packet.tsval = whole_packet.tsecr = whole_packet.sack_right = 0;
+		whole_packet.tcp_options = WEIR_UNREAD;
+	}
 	return TAKEN;
 }
 

@@ -50,6 +50,9 @@ struct Flow {
     acknowledged: u32,
     reverse: u32,
     spin: bool,
+    /// Of the receiver, and what of it the sender echoes.
+    clock: u32,
+    echo: u32,
 }
 
 impl Flow {
@@ -64,6 +67,8 @@ impl Flow {
             acknowledged: start,
             reverse: random.next() as u32,
             spin: false,
+            clock: if random.one_in(3) { u32::MAX - 2000 } else { random.next() as u32 },
+            echo: 0,
         }
     }
 
@@ -138,8 +143,20 @@ impl Flow {
         segment.extend(to.to_be_bytes());
         segment.extend(seq.to_be_bytes());
         segment.extend(ack.to_be_bytes());
-        segment.extend([if sack { 0xb0 } else { 0x80 }, flags, 1, 0xf4, 0, 0, 0, 0]);
-        segment.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        // Some without timestamps, and some with them in another place.
+        let (bare, odd) = (random.one_in(40), random.one_in(20));
+        let words = 5 + if bare { 0 } else { 3 } + if sack { 3 } else { 0 };
+        segment.extend([words << 4, flags, 1, 0xf4, 0, 0, 0, 0]);
+        if !bare {
+            self.clock = self.clock.wrapping_add(random.below(3) as u32);
+            let stamps = if reverse { [self.clock, 5] } else { [5, self.echo] };
+            if !reverse && random.one_in(3) {
+                self.echo = self.clock.wrapping_sub(random.below(3) as u32);
+            }
+            segment.extend(if odd { [8, 10].iter() } else { [1, 1, 8, 10].iter() });
+            segment.extend(stamps.map(u32::to_be_bytes).concat());
+            segment.extend(if odd { [1, 1].iter() } else { [].iter() });
+        }
         if sack {
             segment.extend([1, 1, 5, 10]);
             segment.extend(ack.wrapping_add(1400).to_be_bytes());
@@ -233,6 +250,7 @@ fn any_params(random: &mut Random) -> Params {
         votes_kept: if flag() { 8 } else { base.votes_kept },
         spin_needs_reverse: flag(),
         loss_without_ecn: flag(),
+        timestamp_cycles: flag(),
         main_signal: if flag() { MainSignal::Ecn } else { MainSignal::Loss },
         tie: if flag() { Tie::Keep } else { Tie::Unresponsive },
         spin_debounce: if flag() { 1 } else { 3 },

@@ -90,7 +90,8 @@ pub(crate) struct Params {
     pub(crate) votes_kept: u8,
     pub(crate) spin_needs_reverse: u8,
     pub(crate) loss_without_ecn: u8,
-    pub(crate) reserved: [u8; 2],
+    pub(crate) timestamp_cycles: u8,
+    pub(crate) reserved: u8,
 }
 
 /// State of one flow. Mirrors `struct weir_flow`; of its unions the fields that most settings and TCP use.
@@ -123,7 +124,8 @@ pub(crate) struct Flow {
     pub(crate) last_rtt: u32,
     pub(crate) late_signals: u16,
     pub(crate) looks: u8,
-    pub(crate) reserved: [u8; 5],
+    pub(crate) reserved: u8,
+    pub(crate) newest: u32,
 }
 
 /// A cycle that ended. Mirrors `struct weir_cycle_end`.
@@ -325,8 +327,8 @@ mod tests {
     unsafe extern "C" {
         static weir_packet_layout: [u32; 28];
         static weir_key_layout: [u32; 7];
-        static weir_law_params_layout: [u32; 40];
-        static weir_flow_layout: [u32; 29];
+        static weir_law_params_layout: [u32; 41];
+        static weir_flow_layout: [u32; 30];
         static weir_cycle_end_layout: [u32; 9];
         static weir_assessment_layout: [u32; 14];
         static weir_outcome_layout: [u32; 8];
@@ -416,6 +418,7 @@ mod tests {
             votes_kept,
             spin_needs_reverse,
             loss_without_ecn,
+            timestamp_cycles,
             reserved
         );
         // The last is QUIC's, which begins where TCP's second field does.
@@ -448,6 +451,7 @@ mod tests {
             offset_of!(Flow, kind),
             offset_of!(Flow, law),
             offset_of!(Flow, reserved),
+            offset_of!(Flow, newest),
             offset_of!(Flow, highest_ack),
         ];
         // SAFETY: a constant array of the C side; its length is checked there against the same count.

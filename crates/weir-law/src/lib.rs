@@ -46,6 +46,8 @@ mod tcp_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
+mod timestamp_tests;
+#[cfg(test)]
 mod watch_tests;
 
 pub use events::{

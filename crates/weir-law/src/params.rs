@@ -147,8 +147,8 @@ params! {
     /// The second half starts from the ACK that completes the first (paper III-A.2). Otherwise from the cycle's
     /// first reverse packet.
     second_marker_on_match: bool,
-    /// A SACK block beyond the marker completes the first half, so that a hole does not stretch the cycle. Off
-    /// in both presets.
+    /// A SACK block beyond the marker completes the first half, so that a hole does not stretch the cycle. Otherwise only
+    /// the cumulative acknowledgement does.
     sack_completes_half: bool,
     /// The bytes of a TCP flow's first packets count. Otherwise not those that found no state yet.
     first_bytes_count: bool,
@@ -205,6 +205,10 @@ params! {
     /// Where marks choose the queue, a flow that sent nothing but Not-ECT goes by its verdict on losses. Otherwise it
     /// stays in the standard queue.
     loss_without_ecn: bool,
+    /// Where both directions of a TCP flow have timestamps (RFC 7323), an echo of the newest one that went back when the
+    /// first half was complete completes the second, and elsewhere the acknowledgement of the newest data that had.
+    /// Otherwise it is that of the data in the packet that completed the first half.
+    timestamp_cycles: bool,
 }
 
 impl Params {

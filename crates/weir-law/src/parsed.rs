@@ -114,8 +114,8 @@ pub fn parse_cut(frame: &[u8], wire_bytes: u32, start: Start) -> ParsedPacket {
     ParsedPacket(ffi::parse(frame, wire_bytes, start.raw()))
 }
 
-/// As [`parse_cut`], the way that the kernel's programs read the usual packet (`bpf/fast_path.h`): without TCP's
-/// options, and `None` for what is not usual. Native code has no use for it but to compare the two.
+/// As [`parse_cut`], the way that the kernel's programs read the usual packet (`bpf/fast_path.h`): of TCP's options only
+/// lone timestamps, and `None` for what is not usual. Native code has no use for it but to compare the two.
 pub fn glance(frame: &[u8], wire_bytes: u32, start: Start) -> Option<ParsedPacket> {
     ffi::glance(frame, wire_bytes, start.raw()).map(ParsedPacket)
 }
@@ -125,9 +125,14 @@ impl ParsedPacket {
         &self.0
     }
 
-    /// The same packet without TCP's options, as [`glance`] has it.
-    pub const fn without_tcp_options(self) -> Self {
-        Self(ffi::Packet { tsval: 0, tsecr: 0, sack_right: 0, tcp_options: 0, ..self.0 })
+    /// The same packet as [`glance`] has it: where that says that it left TCP's options unread, without them.
+    #[must_use]
+    pub const fn as_glanced(self, quick: &Self) -> Self {
+        const UNREAD: u8 = 0x80;
+        if quick.0.tcp_options & UNREAD == 0 {
+            return self;
+        }
+        Self(ffi::Packet { tsval: 0, tsecr: 0, sack_right: 0, tcp_options: UNREAD, ..self.0 })
     }
 
     /// What the frame is.

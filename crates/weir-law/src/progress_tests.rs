@@ -5,8 +5,8 @@
 use weir_core::Duration;
 
 use crate::ffi::{self, Flow};
-use crate::testing::{forward, reverse, short};
-use crate::{Params, ParsedPacket, Preset};
+use crate::testing::{Segment, ethernet, forward, ipv4, reverse, reverse_with, short, tcp};
+use crate::{Direction, Params, ParsedPacket, Preset, Start, parse};
 
 /// The sequence number that the honest sender is at, and the receiver's own. Near the wrap, so that both signs occur.
 const SEQ: u32 = 0xffff_f000;
@@ -37,6 +37,13 @@ const HAS_SPIN: u16 = 0x0020;
 const REVERSE_SPIN: u16 = 0x1000;
 const REVERSE_SPUN: u16 = 0x2000;
 const DOUBTED: u16 = 0x8000;
+/// TCP's, in the place of QUIC's.
+const MARKER_STAMPED: u16 = 0x0020;
+const IS_STAMP: u16 = 0x1000;
+const HAS_NEWEST: u16 = 0x2000;
+
+/// The receiver's clock at first, and milliseconds.
+const CLOCK: u32 = 0xffff_e000;
 
 /// A round trip of the traffic here.
 const RTT: Duration = Duration::from_millis(300);
@@ -113,6 +120,69 @@ fn tcp_cycles_end_again_from_every_state() {
                             }
                         }
                     }
+                }
+            }
+        }
+    }
+    println!("{count} starts; the longest took {most} round trips");
+}
+
+/// A segment of either direction with timestamps.
+fn stamped(direction: Direction, seq: u32, ack: u32, payload: usize, stamps: [u32; 2]) -> ParsedPacket {
+    let [value, echo] = stamps.map(u32::to_be_bytes);
+    let options = [&[1, 1, 8, 10], &value[..], &echo[..]].concat();
+    let segment = Segment { ports: (443, 50_000), seq, ack, flags: 0x10, options, payload };
+    match direction {
+        Direction::Forward => parse(&ethernet(0x0800, &ipv4(6, 0, &tcp(&segment))), Start::Ethernet),
+        Direction::Reverse => reverse_with(&segment),
+    }
+}
+
+#[test]
+fn tcp_cycles_end_again_whatever_was_thought_of_the_other_direction() {
+    // As above, in one way; with timestamps, without, and with those of one end alone.
+    let packets = |ends: [bool; 2]| -> Vec<Round> {
+        (0..ROUNDS)
+            .map(|number| {
+                let seq = SEQ.wrapping_add(number * 2000);
+                let clock = CLOCK.wrapping_add(number * 300);
+                let there = [seq, seq.wrapping_add(1000)].map(|seq| match ends[0] {
+                    true => stamped(Direction::Forward, seq, BACK, 1000, [clock, clock.wrapping_sub(150)]),
+                    false => forward(seq, BACK, 1000),
+                });
+                let (ack, clock) = (seq.wrapping_add(2000), clock.wrapping_add(150));
+                let back = match ends[1] {
+                    true => stamped(Direction::Reverse, BACK, ack, 0, [clock, clock]),
+                    false => reverse(BACK, ack, 0),
+                };
+                (there.to_vec(), vec![back])
+            })
+            .collect()
+    };
+    let traffic = [[true, true], [true, false], [false, true], [false, false]].map(packets);
+    let flags = [HAS_MARKER, HAS_ACK, HALF_DONE, HAS_EDGE, DOUBTED, MARKER_STAMPED, IS_STAMP, HAS_NEWEST];
+    let law = Params::preset(Preset::Robust).to_raw();
+    let (mut most, mut count) = (0, 0u32);
+    for bits in 0..1u16 << flags.len() {
+        let set = (0..flags.len()).filter(|bit| bits >> bit & 1 == 1).map(|bit| flags[bit]);
+        let state = set.fold(SEEN_FORWARD, |all, flag| all | flag);
+        for edges in [0, 1000, 0x7fff_ffff] {
+            for (newest, second) in OFFSETS.iter().flat_map(|one| OFFSETS.map(|other| (*one, other))) {
+                // Of numbers, or of the clock.
+                let back = if state & IS_STAMP != 0 { CLOCK } else { BACK };
+                let start = Flow {
+                    right_edge: SEQ.wrapping_add(edges),
+                    highest_ack: SEQ,
+                    marker: SEQ.wrapping_add(edges),
+                    second_marker: back.wrapping_add(second),
+                    newest: back.wrapping_add(newest),
+                    ..flow(3, state, count)
+                };
+                for rounds in &traffic {
+                    let took = rounds_until_a_cycle_ends(&law, start, rounds);
+                    let Some(took) = took else { panic!("no cycle ends: {start:?}") };
+                    most = most.max(took);
+                    count += 1;
                 }
             }
         }

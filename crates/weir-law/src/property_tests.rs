@@ -18,10 +18,17 @@ enum Operation {
 
 fn packet() -> impl Strategy<Value = ParsedPacket> {
     let near = prop_oneof![0u32..5000, Just(0xc000_0000u32), (u32::MAX - 5000)..=u32::MAX, any::<u32>()];
-    let tcp = (near.clone(), near, any::<u8>(), 0usize..3000, any::<bool>()).prop_map(
-        |(seq, ack, flags, payload, turned)| {
+    let stamp = prop_oneof![0u32..20, (u32::MAX - 20)..=u32::MAX, any::<u32>()];
+    let stamps = (stamp.clone(), stamp)
+        .prop_map(|(value, echo)| [&[1, 1, 8, 10], &value.to_be_bytes()[..], &echo.to_be_bytes()].concat());
+    let sack = (stamps.clone(), near.clone(), near.clone()).prop_map(|(stamps, from, to)| {
+        [&stamps[..], &[1, 1, 5, 10], &from.to_be_bytes()[..], &to.to_be_bytes()].concat()
+    });
+    let options = prop_oneof![1 => Just(Vec::new()), 4 => stamps, 1 => sack];
+    let tcp = (near.clone(), near, any::<u8>(), 0usize..3000, any::<bool>(), options).prop_map(
+        |(seq, ack, flags, payload, turned, options)| {
             let ports = if turned { (50_000, 443) } else { (443, 50_000) };
-            let segment = Segment { ports, seq, ack, flags: flags | 0x10, options: vec![], payload };
+            let segment = Segment { ports, seq, ack, flags: flags | 0x10, options, payload };
             parse(&ethernet(0x0800, &ipv4(6, flags, &tcp(&segment))), Start::Ethernet)
         },
     );

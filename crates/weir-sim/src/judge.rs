@@ -23,9 +23,10 @@ impl Judge {
     }
 
     /// What [`Observer::watches_headers`](crate::Observer::watches_headers) has to answer for this law: whether it
-    /// looks at SACK blocks, which endpoints note only where somebody reads them.
+    /// looks at SACK blocks or timestamps, which endpoints note only where somebody reads them.
     pub fn watches_headers(&self) -> bool {
-        self.watch.law().params().sack_completes_half
+        let params = self.watch.law().params();
+        params.sack_completes_half || params.timestamp_cycles
     }
 
     /// A connection over the link opens. Handshakes are not simulated; the law sees their packets at once.

@@ -4,7 +4,7 @@
 use weir_cc::EcnUse;
 use weir_core::{Ecn, Time};
 
-use super::wire::{CLIENT, SERVER, Transport, Wire};
+use super::wire::{CLIENT, SERVER, Transport, Wire, stamp};
 use crate::observer::Carried;
 
 /// Bytes of the longest [`Headers`]: TCP with 40 bytes of options.
@@ -132,8 +132,7 @@ impl Tcp {
             put(&[1, 1]);
         }
         put(&[8, 10]);
-        // The clock counts milliseconds, as Linux's does.
-        let stamps = self.stamps.map(|time| ((time.as_nanos() / 1_000_000) as u32).to_be_bytes());
+        let stamps = self.stamps.map(|time| stamp(time).to_be_bytes());
         put(&stamps[0]);
         put(&stamps[1]);
         if self.flags & SYN != 0 {

@@ -3,23 +3,32 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use weir_core::Ecn;
+use weir_core::{Ecn, Time};
 use weir_law::{ParsedPacket, Start, parse_cut};
 
 use crate::observer::{Carried, Way};
 
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
+/// TCP with timestamps: what the simulator counts for each header of TCP.
 const TCP: usize = 32;
+/// A SACK option of one block, padded.
+const BLOCK: usize = 12;
 const UDP: usize = 8;
 pub(crate) const SERVER: [u8; 4] = [10, 0, 0, 1];
 pub(crate) const CLIENT: [u8; 4] = [10, 0, 1, 1];
 const CLIENT_PORT: u16 = 40_000;
 const ACK: u8 = 0x10;
 const SYN: u8 = 0x02;
-/// Kinds of options (RFC 9293 section 3.1, RFC 2018 section 3).
+/// Kinds of options (RFC 9293 section 3.1, RFC 2018 section 3, RFC 7323 section 3.2).
 const NOP: u8 = 1;
 const SACK: u8 = 5;
+const TIMESTAMPS: u8 = 8;
+
+/// TCP's clock at a time: it counts milliseconds, as Linux's does.
+pub(super) fn stamp(time: Time) -> u32 {
+    (time.as_nanos() / 1_000_000) as u32
+}
 
 /// The transport protocol of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,15 +94,17 @@ impl Wire {
         carried.wire_bytes - (u32::from(carried.segments) - 1) * header as u32
     }
 
-    /// A packet as it passes a link. Of SACK blocks it has the one that the law looks at.
+    /// A packet as it passes a link, with timestamps. Of SACK blocks it has the one that the law looks at; that makes the
+    /// packet longer than the simulator counts.
     pub fn packet(&self, carried: &Carried) -> ParsedPacket {
         // TCP's first byte of data is 1.
         let number = |offset: u64| (offset as u32).wrapping_add(1);
         let numbers = [number(carried.offset), number(carried.acknowledged)];
         let told = carried.blocks.into_iter().filter(|(from, to)| from < to);
-        // The one that the law looks at, and all that there is room for.
         let block = told.max_by_key(|(_, to)| *to).map(|(from, to)| [number(from), number(to)]);
-        self.frame(carried.way, numbers, ACK, block, carried.spin, carried.ecn, self.frame_bytes(carried))
+        let stamps = [stamp(carried.sent), stamp(carried.echoed)];
+        let bytes = self.frame_bytes(carried);
+        self.frame(carried.way, numbers, ACK, stamps, block, carried.spin, carried.ecn, bytes)
     }
 
     /// The packets with which a connection of TCP begins: that of the end that asks for data, and the answer; and which
@@ -101,8 +112,9 @@ impl Wire {
     pub fn handshake(&self, first: u32) -> Option<[(Way, ParsedPacket); 2]> {
         let bytes = (ETHERNET + IPV4 + TCP) as u32;
         let (asks, answers) = if self.up { (Way::Forward, Way::Back) } else { (Way::Back, Way::Forward) };
-        let frame =
-            |way, numbers, flags| (way, self.frame(way, numbers, flags, None, false, Ecn::NotEct, bytes));
+        let frame = |way, numbers, flags| {
+            (way, self.frame(way, numbers, flags, [0, 0], None, false, Ecn::NotEct, bytes))
+        };
         (self.transport == Transport::Tcp)
             .then(|| [frame(asks, [0, 0], SYN), frame(answers, [first, 1], SYN | ACK)])
     }
@@ -113,13 +125,16 @@ impl Wire {
         way: Way,
         [seq, ack]: [u32; 2],
         flags: u8,
+        stamps: [u32; 2],
         block: Option<[u32; 2]>,
         spin: bool,
         ecn: Ecn,
         wire_bytes: u32,
     ) -> ParsedPacket {
         let down = way == Way::Forward;
-        let mut frame = [0; ETHERNET + IPV4 + TCP];
+        let mut frame = [0; ETHERNET + IPV4 + TCP + BLOCK];
+        let more = if block.is_some() { BLOCK } else { 0 };
+        let wire_bytes = wire_bytes + more as u32;
         frame[12] = 0x08;
         let ip = &mut frame[ETHERNET..];
         ip[0] = 0x45;
@@ -139,16 +154,19 @@ impl Wire {
             Transport::Tcp => {
                 l4[4..8].copy_from_slice(&seq.to_be_bytes());
                 l4[8..12].copy_from_slice(&ack.to_be_bytes());
-                l4[12] = ((TCP / 4) as u8) << 4;
+                l4[12] = (((TCP + more) / 4) as u8) << 4;
                 l4[13] = flags;
                 l4[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
-                if let Some([from, to]) = block {
-                    // In the place of timestamps, so that the header stays as long as the simulator counts it.
-                    l4[20..24].copy_from_slice(&[NOP, NOP, SACK, 10]);
-                    l4[24..28].copy_from_slice(&from.to_be_bytes());
-                    l4[28..32].copy_from_slice(&to.to_be_bytes());
+                let mut option = |at: usize, kind: u8, [first, second]: [u32; 2]| {
+                    l4[at..at + 4].copy_from_slice(&[NOP, NOP, kind, 10]);
+                    l4[at + 4..at + 8].copy_from_slice(&first.to_be_bytes());
+                    l4[at + 8..at + 12].copy_from_slice(&second.to_be_bytes());
+                };
+                option(20, TIMESTAMPS, stamps);
+                if let Some(block) = block {
+                    option(TCP, SACK, block);
                 }
-                TCP
+                TCP + more
             }
             Transport::Quic | Transport::Udp => {
                 l4[4..6].copy_from_slice(&length.saturating_sub(IPV4 as u16).to_be_bytes());
@@ -164,7 +182,7 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
-    use weir_core::Ecn;
+    use weir_core::{Duration, Ecn, Time};
     use weir_law::Kind;
 
     use super::{Transport, Wire};
@@ -179,6 +197,8 @@ mod tests {
             segments: 1,
             ecn: Ecn::Ect0,
             spin: true,
+            sent: Time::ZERO + Duration::from_micros(9_999),
+            echoed: Time::ZERO + Duration::from_millis(7),
             ..Carried::default()
         };
         let answer = Carried {
@@ -209,6 +229,7 @@ mod tests {
             let told = Carried { blocks: [(9000, 9500), (2896, 5792), (8688, 20272)], ..turn(answer) };
             let sack = tcp.packet(&told);
             assert_eq!(sack.tcp().and_then(|tcp| tcp.sack_right), Some(20273));
+            assert_eq!(sack.tcp().and_then(|tcp| tcp.timestamps), Some((9, 7)));
             assert_eq!((sack.payload_bytes().0, ack.tcp().unwrap().sack_right), (0, None));
             let [(asks, syn), (answers, both)] = tcp.handshake(0).unwrap();
             assert!(syn.tcp().unwrap().syn() && !syn.tcp().unwrap().has_ack());

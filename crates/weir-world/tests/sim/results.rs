@@ -60,6 +60,30 @@ fn a_sack_block_completes_half_a_cycle_where_the_law_is_told_so() {
     assert!(sack > plain + plain / 50, "behind a queue for acknowledgements: {plain}, {sack}");
 }
 
+#[test]
+fn timestamps_show_the_half_between_sender_and_bottleneck() {
+    // Little of the round trip lies behind the bottleneck, and nothing comes back there but acknowledgements.
+    for reverse in ["", "[bottleneck.reverse]\n rate = '20mbit'\n qdisc = 'pfifo'\n"] {
+        let with = |law: &str| {
+            let text = format!(
+                "[law]\n preset = 'robust'\n {law}\n [bottleneck]\n rate = '20mbit'\n rtt = '60ms'\n position = 0.1\n \
+                 qdisc = 'fq_codel'\n {reverse} [[flow]]\n stack = 'tcp'\n controller = 'cubic'\n duration = '20s'\n"
+            );
+            simulate(&text, 0)
+        };
+        let (whole, halves) = (with(""), with("timestamp_cycles = false"));
+        let seen = |run: &RunResult| {
+            let flow = &run.flows[0];
+            (flow.packets, flow.dropped, flow.received_bytes)
+        };
+        assert_eq!(seen(&whole), seen(&halves), "the law only watches");
+        let (cycles, halves) = (whole.flows[0].cycles, halves.flows[0].cycles);
+        println!("{cycles} whole round trips, {halves} halves");
+        // Of the path 60 ms, and in the queue up to ten more.
+        assert!((285..=333).contains(&cycles) && halves > cycles * 2, "{cycles} {halves}");
+    }
+}
+
 fn json(result: &RunResult) -> serde_json::Value {
     serde_json::to_value(result).unwrap()
 }
