@@ -272,8 +272,9 @@ WEIR_INLINE void weir_mark(const struct weir_law_params *params, struct weir_flo
 			   const struct weir_packet *packet, u32 end)
 {
 	flow->marker = end;
-	if (params->timestamp_cycles && (packet->tcp_options & WEIR_HAS_TS))
-		flow->state |= WEIR_MARKER_STAMPED;
+	/* Without a branch, which would take more of the kernel's stack than there is. */
+	_Static_assert(WEIR_HAS_TS == 1 && WEIR_MARKER_STAMPED == 1 << 5, "one bit in both");
+	flow->state |= (u16)((params->timestamp_cycles & packet->tcp_options & WEIR_HAS_TS) << 5);
 }
 
 /* TCPTrap: whether this forward packet ends the cycle, and if so, or if there is none yet, makes it the next marker. */
