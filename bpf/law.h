@@ -198,7 +198,7 @@ WEIR_INLINE u32 weir_spin_turned(const struct weir_law_params *params, struct we
 
 /* SpinTrap: whether this packet shows an edge of the spin bit. */
 WEIR_INLINE u32 weir_spin_edge(const struct weir_law_params *params, struct weir_flow *flow,
-			       const struct weir_packet *packet)
+			       const struct weir_packet *packet, u64 now)
 {
 	u32 spin = (packet->quic_flags & WEIR_QUIC_SPIN) != 0;
 	u32 debounce = params->spin_debounce < 1 ? 1 : params->spin_debounce > 16 ? 16 : params->spin_debounce;
@@ -230,7 +230,7 @@ WEIR_INLINE u32 weir_spin_edge(const struct weir_law_params *params, struct weir
 		}
 		if (flow->spin_run < debounce)
 			flow->spin_run++;
-		if (flow->spin_run < debounce || !weir_spin_turned(params, flow))
+		if (flow->spin_run < debounce || weir_is_too_short(params, flow, now) || !weir_spin_turned(params, flow))
 			return 0;
 		flow->spin = (u8)spin;
 		flow->spin_run = 0;
@@ -238,7 +238,7 @@ WEIR_INLINE u32 weir_spin_edge(const struct weir_law_params *params, struct weir
 	}
 	edge = (((flow->spin_register + spin) ^ (1u << (debounce - 1))) & ((1u << debounce) - 1)) == 0;
 	flow->spin_register = flow->spin_register << 1 | spin;
-	return edge && weir_spin_turned(params, flow);
+	return edge && !weir_is_too_short(params, flow, now) && weir_spin_turned(params, flow);
 }
 
 /*
@@ -279,7 +279,7 @@ WEIR_INLINE void weir_mark(const struct weir_law_params *params, struct weir_flo
 
 /* TCPTrap: whether this forward packet ends the cycle, and if so, or if there is none yet, makes it the next marker. */
 WEIR_INLINE u32 weir_tcp_edge(const struct weir_law_params *params, struct weir_flow *flow,
-			      const struct weir_packet *packet)
+			      const struct weir_packet *packet, u64 now)
 {
 	u32 end = packet->tcp_seq + packet->payload_bytes;
 	u32 flags = packet->tcp_flags;
@@ -299,7 +299,7 @@ WEIR_INLINE u32 weir_tcp_edge(const struct weir_law_params *params, struct weir_
 	}
 	if (!(flow->state & WEIR_HAS_ACK))
 		return 0;
-	if (!weir_tcp_complete(params, flow, packet))
+	if (!weir_tcp_complete(params, flow, packet) || weir_is_too_short(params, flow, now))
 		return 0;
 	flow->state &= (u16)~WEIR_HALF_DONE;
 	weir_mark(params, flow, packet, end);
@@ -437,7 +437,7 @@ WEIR_INLINE void weir_law_forward(const struct weir_law_params *params, struct w
 				ignored = 2;
 			}
 		}
-		edge = ignored == 2 ? 0 : weir_tcp_edge(params, flow, packet);
+		edge = ignored == 2 ? 0 : weir_tcp_edge(params, flow, packet, now);
 	} else {
 		if (params->udp_bytes_from_frame) {
 			u32 frame = packet->ip_bytes + (packet->l3_offset > 14 ? packet->l3_offset : 14);
@@ -448,10 +448,11 @@ WEIR_INLINE void weir_law_forward(const struct weir_law_params *params, struct w
 			bytes = packet->quic_short_bytes;
 			by_verdict = 0;
 		}
-		edge = weir_spin_edge(params, flow, packet);
+		edge = weir_spin_edge(params, flow, packet, now);
 	}
 	flow->state |= WEIR_SEEN_FORWARD;
 	if (edge) {
+		now = WEIR_EXACT_NOW(now);
 		weir_end_cycle(params, flow, now, out);
 		weir_watch(flow, now);
 	}

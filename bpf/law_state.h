@@ -143,7 +143,7 @@ struct weir_law_params {
 	u8 spin_needs_reverse;      /* QUIC: an edge counts if the other direction's bit changed since the last */
 	u8 loss_without_ecn;        /* where marks choose, a flow that is Not-ECT goes by its verdict on losses */
 	u8 timestamp_cycles;        /* TCP: the echo of the other direction's newest timestamp completes the second half */
-	u8 reserved;
+	u8 cycle_guard;             /* no cycle is shorter than half of what its flow's short ones take */
 };
 
 #define WEIR_HISTORY 3 /* the cycles n, n-1 and n-2: nothing older is judged by */
@@ -188,6 +188,14 @@ struct weir_law_params {
 /* A last cycle shorter than this many ns is a few milliseconds, of which most clocks of timestamps count one at a time:
  * then an echo completes the second half only if it is of a later one. */
 #define WEIR_FEW_TICKS 4000000
+
+/* The guard against short cycles learns from this many cycles first, as they come... */
+#define WEIR_GUARD_LEARNS 8
+/* ...then goes down a step in 2^2 that are shorter, and up in 2^4 that are longer... */
+#define WEIR_GUARD_DOWN 2
+#define WEIR_GUARD_UP 4
+/* ...and no further than 168 ms: who sends little has pauses in each of the first. */
+#define WEIR_GUARD_MOST 0xb4
 
 /* The stamp of a packet that nothing bears out is this far behind its flow's cycle: a signal on it comes late, also
  * where a stamp has 15 bits. */
@@ -245,7 +253,7 @@ struct weir_flow {
 	u32 last_rtt;         /* ns, length of the last whole cycle, at most 2^32-1; 0 before there is one */
 	u16 late_signals;     /* saturates */
 	u8 looks;             /* round trips of activity in the present cycle */
-	u8 reserved;
+	u8 shortest;          /* weir_length_of() what the flow's short cycles take; 0 not known */
 	u32 newest;           /* TCP: the newest timestamp of the other direction, or the end of its data */
 };
 
@@ -331,6 +339,7 @@ WEIR_INLINE void weir_law_robust(struct weir_law_params *params)
 	params->loss_without_ecn = 1;
 	params->sack_completes_half = 1;
 	params->timestamp_cycles = 1;
+	params->cycle_guard = 1;
 }
 
 WEIR_INLINE void weir_law_comsys(struct weir_law_params *params)

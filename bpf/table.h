@@ -365,22 +365,6 @@ WEIR_INLINE u32 weir_lookup(const struct weir_table_params *params, struct weir_
 	return way;
 }
 
-/* The exact time, where a cycle ends; otherwise a coarse clock does, and on some machines costs a third of the
- * packet. */
-#ifndef WEIR_EXACT_NOW
-#define WEIR_EXACT_NOW(now) (now)
-#endif
-
-/* Puts the exact time of a cycle's end in place of the coarse one that the law was run with. */
-WEIR_INLINE void weir_retime(const struct weir_law_params *law, struct weir_flow *flow, u64 now,
-			     struct weir_outcome *out)
-{
-	out->end.ended = now;
-	flow->cycle_started = now;
-	if (!out->end.first || !law->skip_first_cycle)
-		flow->last_rtt = weir_law_length(out->end.started, now);
-}
-
 /*
  * A packet of the direction that is queued: finds the flow's entry, or lets it wait for one, and runs the law. The
  * caller holds the bucket. Returns the way, or WEIR_WAYS where the flow has no entry: standard queue, stamp 0.
@@ -406,11 +390,8 @@ WEIR_INLINE u32 weir_table_forward(const struct weir_law_params *law, const stru
 	weir_drain(law, entry, counters);
 	weir_take_over(&entry->flow, params->law);
 	weir_law_forward(law, &entry->flow, packet, now, out);
-	if (out->ended) {
-		weir_retime(law, &entry->flow, WEIR_EXACT_NOW(now), out);
-		if (out->assessed.choice_before != out->assessed.choice_after)
-			counters->switched++;
-	}
+	if (out->ended && out->assessed.choice_before != out->assessed.choice_after)
+		counters->switched++;
 	if (out->reset)
 		counters->reopened++;
 	if (out->lapsed)

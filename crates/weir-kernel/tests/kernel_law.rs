@@ -251,6 +251,7 @@ fn any_params(random: &mut Random) -> Params {
         spin_needs_reverse: flag(),
         loss_without_ecn: flag(),
         timestamp_cycles: flag(),
+        cycle_guard: flag(),
         main_signal: if flag() { MainSignal::Ecn } else { MainSignal::Loss },
         tie: if flag() { Tie::Keep } else { Tie::Unresponsive },
         spin_debounce: if flag() { 1 } else { 3 },

@@ -91,7 +91,7 @@ pub(crate) struct Params {
     pub(crate) spin_needs_reverse: u8,
     pub(crate) loss_without_ecn: u8,
     pub(crate) timestamp_cycles: u8,
-    pub(crate) reserved: u8,
+    pub(crate) cycle_guard: u8,
 }
 
 /// State of one flow. Mirrors `struct weir_flow`; of its unions the fields that most settings and TCP use.
@@ -124,7 +124,7 @@ pub(crate) struct Flow {
     pub(crate) last_rtt: u32,
     pub(crate) late_signals: u16,
     pub(crate) looks: u8,
-    pub(crate) reserved: u8,
+    pub(crate) shortest: u8,
     pub(crate) newest: u32,
 }
 
@@ -419,7 +419,7 @@ mod tests {
             spin_needs_reverse,
             loss_without_ecn,
             timestamp_cycles,
-            reserved
+            cycle_guard
         );
         // The last is QUIC's, which begins where TCP's second field does.
         let ours = [
@@ -450,7 +450,7 @@ mod tests {
             offset_of!(Flow, verdict),
             offset_of!(Flow, kind),
             offset_of!(Flow, law),
-            offset_of!(Flow, reserved),
+            offset_of!(Flow, shortest),
             offset_of!(Flow, newest),
             offset_of!(Flow, highest_ack),
         ];

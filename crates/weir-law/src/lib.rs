@@ -24,6 +24,8 @@ mod table;
 mod watch;
 
 #[cfg(test)]
+mod guard_tests;
+#[cfg(test)]
 mod hash_tests;
 #[cfg(test)]
 mod judgement_tests;

@@ -292,7 +292,7 @@ const u32 weir_law_params_layout[41] = {
 	key_has_protocol), AT(weir_law_params, ignore_optimistic_acks), AT(weir_law_params, plausible_sequence),
 	AT(weir_law_params, lapse_round_trips), AT(weir_law_params, verdict_lapses), AT(weir_law_params, votes_kept),
 	AT(weir_law_params, spin_needs_reverse), AT(weir_law_params, loss_without_ecn),
-	AT(weir_law_params, timestamp_cycles), AT(weir_law_params, reserved)
+	AT(weir_law_params, timestamp_cycles), AT(weir_law_params, cycle_guard)
 };
 
 const u32 weir_flow_layout[30] = {
@@ -302,7 +302,7 @@ const u32 weir_flow_layout[30] = {
 	AT(weir_flow, right_edge), AT(weir_flow, highest_ack), AT(weir_flow, second_marker), AT(weir_flow,
 	isn), AT(weir_flow, syn), AT(weir_flow, next_look), AT(weir_flow, looks), AT(weir_flow, last_rtt), AT(weir_flow, late_signals),
 	AT(weir_flow, withheld), AT(weir_flow, state), AT(weir_flow, verdict), AT(weir_flow, kind), AT(weir_flow,
-	law), AT(weir_flow, reserved), AT(weir_flow, newest), AT(weir_flow, spin)
+	law), AT(weir_flow, shortest), AT(weir_flow, newest), AT(weir_flow, spin)
 };
 
 const u32 weir_cycle_end_layout[9] = {

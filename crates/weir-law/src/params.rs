@@ -209,6 +209,9 @@ params! {
     /// first half was complete completes the second, and elsewhere the acknowledgement of the newest data that had.
     /// Otherwise it is that of the data in the packet that completed the first half.
     timestamp_cycles: bool,
+    /// An edge counts only once half of what the flow's short cycles take has passed, so that nobody makes them far too
+    /// short at once. Otherwise a cycle may have one packet.
+    cycle_guard: bool,
 }
 
 impl Params {

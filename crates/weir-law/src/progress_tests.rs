@@ -76,7 +76,10 @@ fn rounds_until_a_cycle_ends(law: &ffi::Params, mut flow: Flow, rounds: &[Round]
 fn flow(kind: u8, state: u16, number: u32) -> Flow {
     let last_rtt = [0, 1_000_000, u32::MAX][number as usize / 8 % 3];
     let looks = (number % 8) as u8;
-    Flow { kind, state, looks, last_rtt, next_look: 5_000_000, cycle: 40, first_cycle: 3, ..Flow::default() }
+    // Its cycle began a moment ago, and it has never had shorter ones than can be.
+    let (shortest, cycle_started) = ([0, 0x50, u8::MAX][number as usize / 24 % 3], 4_999_999 << 20);
+    let began = Flow { next_look: 5_000_000, cycle: 40, first_cycle: 3, cycle_started, ..Flow::default() };
+    Flow { kind, state, looks, last_rtt, shortest, ..began }
 }
 
 #[test]
