@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use weir_law::{MainSignal, Preset};
+use weir_law::{MainSignal, Preset, Verdict};
 use weir_report::result::RunResult;
 use weir_study::figure::law::mix::{Mix, mix};
+use weir_study::figure::law::policy::Policy;
 use weir_world::{RunOptions, SIM, run};
 
 const USAGE: &str =
@@ -100,16 +101,20 @@ fn flows(mix: &Mix, result: &RunResult) -> String {
         MainSignal::Ecn => "ecn",
         MainSignal::Both => "both",
     };
+    let policy = Policy::load();
     let mut lines = String::new();
     let all = mix.scenario.flows.iter().zip(&mix.truths).zip(result.flows.iter().zip(&result.standings));
     for (index, ((flow, truth), (row, standing))) in all.enumerate() {
         let life = flow.duration.unwrap_or_default().as_secs_f64();
         let seconds = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.4}"));
+        let by_marks = result.meta.law.main_signal == MainSignal::Ecn && standing.ecn_capable;
+        let by_policy = policy.right(&flow.controller, if by_marks { "ecn" } else { "loss" });
+        let right = truth.right().or(by_policy);
         let columns = [
             mix.number.to_string(),
             index.to_string(),
             truth.name().to_owned(),
-            truth.right().map_or("", |verdict| verdict.name()).to_owned(),
+            right.map_or("", Verdict::name).to_owned(),
             flow.controller.clone(),
             row.stack.clone(),
             row.pattern.clone(),

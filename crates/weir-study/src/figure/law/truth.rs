@@ -75,9 +75,9 @@ impl Class {
     /// The verdict that is right by construction; none where a policy has to say.
     pub const fn right(self) -> Option<Verdict> {
         match self {
-            Self::Aimd | Self::Scalable | Self::Bbr => Some(Verdict::Responsive),
+            Self::Aimd | Self::Scalable => Some(Verdict::Responsive),
             Self::Unresponsive | Self::Adversary => Some(Verdict::Unresponsive),
-            Self::Bbr1 | Self::Copa | Self::Pcc | Self::Udp => None,
+            Self::Bbr | Self::Bbr1 | Self::Copa | Self::Pcc | Self::Udp => None,
         }
     }
 }
