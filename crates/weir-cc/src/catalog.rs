@@ -6,9 +6,9 @@ use thiserror::Error;
 use weir_core::{Duration, Seed, words};
 
 use crate::{
-    Allegro, Bbr1, Bbr3, Bbr3Params, Controller, Copa, Cubic, Cubic9438, Dctcp, Dctcp8257, DctcpVersion,
-    Delay, Dip, DipParams, EcnUse, Linux, PccPublished, Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup,
-    Share, Vivace, WindowRule,
+    Allegro, Bbr1, Bbr3, Bbr3Params, ConstantRate, Controller, Copa, Cubic, Cubic9438, Dctcp, Dctcp8257,
+    DctcpVersion, Delay, Dip, DipParams, EcnUse, FixedWindow, Linux, PccPublished, Prague, PragueParams,
+    Reno, Rfc9002, SawTooth, Setup, Share, Vivace, WindowRule,
 };
 
 /// Around what kind of transport a controller works.
@@ -104,6 +104,10 @@ fn marks(version: Bbr3Params, choice: &Choice) -> Bbr3Params {
 /// The same without a limit of the round trip.
 fn all_marks(version: Bbr3Params, name: &'static str) -> Bbr3Params {
     Bbr3Params { name, ecn: true, ecn_max_rtt: Duration::ZERO, ..version }
+}
+
+fn late_dip(lag: u32, choice: &Choice, setup: &Setup) -> Dip {
+    Dip::new(DipParams { lag, ..DipParams::default() }, classic(choice), setup)
 }
 
 /// The controllers of this crate; [`all`] has the registered ones too.
@@ -233,6 +237,30 @@ pub const ALL: &[Entry] = &[
         also: &[],
         what: "an attack: a fixed window that dips for a round trip, two after a signal",
         make: |choice, setup| Box::new(Dip::new(DipParams::default(), classic(choice), setup)),
+    },
+    Entry {
+        name: "dip-3",
+        also: &[],
+        what: "an attack: dip, three round trips after a signal",
+        make: |choice, setup| Box::new(late_dip(3, choice, setup)),
+    },
+    Entry {
+        name: "dip-4",
+        also: &[],
+        what: "an attack: dip, four round trips after a signal",
+        make: |choice, setup| Box::new(late_dip(4, choice, setup)),
+    },
+    Entry {
+        name: "fixed-window",
+        also: &[],
+        what: "no control: half the window at which slow start met congestion, for ever",
+        make: |choice, setup| Box::new(FixedWindow::seeking(classic(choice), setup)),
+    },
+    Entry {
+        name: "constant-rate",
+        also: &[],
+        what: "no control: a constant rate, max_rate or what slow start found",
+        make: |choice, setup| Box::new(ConstantRate::seeking(classic(choice), setup)),
     },
 ];
 

@@ -126,6 +126,10 @@ pub trait Controller: Send + Sync {
     /// handshake met a queue.
     fn on_handshake(&mut self, _rtt: Duration) {}
 
+    /// The transport will not pace faster than `rate` of payload (`SO_MAX_PACING_RATE`), whatever the controller asks
+    /// for. Before anything is sent; not called where there is no such limit.
+    fn on_max_rate(&mut self, _rate: Rate) {}
+
     /// A packet was sent (or sent again).
     fn on_sent(&mut self, _sent: &Sent) {}
 

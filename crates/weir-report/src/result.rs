@@ -35,6 +35,12 @@ pub struct RunResult {
     /// Every change of a flow's queue, in order of time.
     #[serde(skip)]
     pub choices: Vec<ChoiceRow>,
+    /// How each flow stood with the law, one per flow, in their order.
+    #[serde(default)]
+    pub standings: Vec<Standing>,
+    /// Every cycle of every flow, if they were asked for: by flow, in order of time.
+    #[serde(skip)]
+    pub cycles: Vec<CycleRow>,
     /// Samples over time.
     #[serde(skip)]
     pub series: Series,
@@ -66,6 +72,8 @@ impl RunResult {
         let mut result = Self {
             flows: pick(&self.flows, &places),
             workloads: Vec::new(),
+            standings: pick(&self.standings, &places),
+            cycles: Vec::new(),
             flow_sojourn_ns: pick(&self.flow_sojourn_ns, &places),
             series,
             ..self.clone()
@@ -185,6 +193,55 @@ pub struct FlowResult {
     pub class_loss: String,
     /// What went wrong at the endpoints, if anything did.
     pub error: Option<String>,
+}
+
+/// How a flow stood with the law, by what its queue is chosen by: the verdict on the main signal, or that on losses
+/// where it sends nothing that could be marked and the law's `loss_without_ecn` says so.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Standing {
+    /// At the end: `unclassified`, `responsive` or `unresponsive`.
+    pub verdict: String,
+    /// Whether it sent packets that could be marked.
+    pub ecn_capable: bool,
+    /// Packets offered to the queue, those of super-packets one by one.
+    pub segments: u64,
+    /// Wire bytes offered to the queue.
+    pub arrived_bytes: u64,
+    /// When the bottleneck first dropped a packet of it, in seconds into the run.
+    pub first_loss_s: Option<f64>,
+    /// When it first marked one.
+    pub first_mark_s: Option<f64>,
+    /// When it first stood as responsive.
+    pub first_responsive_s: Option<f64>,
+    /// When it first stood as unresponsive.
+    pub first_unresponsive_s: Option<f64>,
+    /// How long it stood as responsive.
+    pub responsive_s: f64,
+    /// How long it stood as unresponsive.
+    pub unresponsive_s: f64,
+}
+
+/// A cycle of a flow, with the signals that its packets got.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CycleRow {
+    /// The flow, by its place among the scenario's.
+    pub flow: u32,
+    /// The cycle's number.
+    pub cycle: u32,
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it lasted.
+    pub duration_ns: u64,
+    /// Payload bytes that arrived in it.
+    pub window_bytes: u64,
+    /// Packets that arrived in it.
+    pub packets: u32,
+    /// Of these dropped, as far as that happened within two further cycles; segments.
+    pub losses: u32,
+    /// The same of marks.
+    pub marks: u32,
+    /// Whether its beginning was not seen.
+    pub first: bool,
 }
 
 /// What a flow found out about fair queuing.

@@ -242,6 +242,8 @@ fn result(name: &str, sketches: &[Sketch], isolate: bool) -> RunResult {
         law_counters,
         assessments,
         choices,
+        standings: Vec::new(),
+        cycles: Vec::new(),
         series,
         flow_sojourn_ns: Vec::new(),
     }

@@ -436,7 +436,10 @@ impl Flow {
         let before = rtt - behind;
         let mut own = spec.controller.take();
         let mut connection = |family, mss, header, recovery| -> Result<_, SpecError> {
-            let controller = own.take().map_or_else(|| spec.make_controller(&random), Ok)?;
+            let mut controller = own.take().map_or_else(|| spec.make_controller(&random), Ok)?;
+            if let Some(rate) = spec.ends.max_rate {
+                controller.on_max_rate(rate);
+            }
             let feedback = match (family, controller.ecn()) {
                 (Family::Quic, _) | (Family::Tcp, EcnUse::Scalable) => Feedback::Counted,
                 (Family::Tcp, EcnUse::Accurate) => Feedback::Dctcp,

@@ -109,7 +109,7 @@ fn prepare(
     let queues = bottleneck.qdisc.queue_names().len();
     let flows = scenario.flows_of_run(Seed { seed: scenario.seed, run: options.run });
     let ports = (0..flows.len()).map(port).collect();
-    let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, tap)
+    let recorder = Recorder::new(ports, queues, scenario.measure.interval, &params, tap)
         .measuring(&scenario.measure)
         .watching(scenario.bottleneck.qdisc.queue_names());
     let config = LinkConfig {

@@ -5,6 +5,7 @@ use std::fs;
 use weir_core::{Duration, FlowId, Histogram, Time};
 use weir_law::{Signal, Verdict};
 
+use crate::cycles::Cycles;
 use crate::record::{FlowRecord, Recorder};
 use crate::run::Ended;
 use crate::world::World;
@@ -81,6 +82,13 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
             })
             .collect(),
         choices: choices(recorder, name_of),
+        standings: recorder
+            .flows
+            .iter()
+            .take(ended.flows.len())
+            .map(|record| record.stands.result())
+            .collect(),
+        cycles: recorder.cycles.clone().map(Cycles::into_rows).unwrap_or_default(),
         series: series(scenario, &ended),
         flow_sojourn_ns: recorder.flows.iter().map(|record| record.sojourn.clone()).collect(),
     }

@@ -6,6 +6,7 @@ pub mod vm;
 pub mod world;
 
 mod capture;
+mod cycles;
 mod dctcp;
 mod detect;
 mod emu;
@@ -15,6 +16,7 @@ mod link_thread;
 mod real;
 mod record;
 mod sim;
+mod standing;
 
 pub use dctcp::{DctcpError, WeirDctcp, whose_dctcp};
 pub use run::{Cost, Progress, RunError, RunOptions, check, run};

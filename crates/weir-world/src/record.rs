@@ -7,11 +7,17 @@ use std::sync::mpsc::SyncSender;
 use weir_core::{
     DropReason, Duration, Event, EventKind, EventSink, FlowId, Histogram, QueueChoice, QueueId, Time,
 };
-use weir_law::{Assessment, ChoiceChange, Class, CycleEnd, Direction, FlowKey, LawSink, MainSignal, Verdict};
+use weir_law::{
+    Assessment, ChoiceCause, ChoiceChange, Class, CycleEnd, Direction, FlowKey, FlowView, LawSink, Params,
+    Verdict,
+};
 use weir_link::{Departure, Observer};
 
 use weir_report::result::{FlowBin, QueueBin};
 use weir_scenario::Measure;
+
+use crate::cycles::Cycles;
+use crate::standing::{Rule, Stands};
 
 /// Headers that a capture keeps of each packet: enough for the longest that the law reads.
 pub(crate) const SNAPLEN: usize = 160;
@@ -72,6 +78,7 @@ pub(crate) struct FlowRecord {
     /// Since when it has stood as responsive without a break.
     responsive_since: Option<Time>,
     responsive_time: Duration,
+    pub(crate) stands: Stands,
 }
 
 impl FlowRecord {
@@ -93,7 +100,7 @@ pub(crate) struct Recorder {
     interval: Duration,
     /// What totals count: from, to.
     window: (Time, Time),
-    main_signal: MainSignal,
+    rule: Rule,
     /// The port that identifies each of the scenario's flows, in their order.
     ports: Vec<u16>,
     /// The scenario's flow behind each `FlowId`.
@@ -102,6 +109,10 @@ pub(crate) struct Recorder {
     pub(crate) flows: Vec<FlowRecord>,
     pub(crate) assessments: Vec<Assessment>,
     pub(crate) choices: Vec<ChoiceChange>,
+    /// Every cycle, if they are asked for.
+    pub(crate) cycles: Option<Cycles>,
+    /// Whether a cycle has ended since [`has_news`](Self::has_news) was asked.
+    news: bool,
     /// The bottleneck's queue of demoted flows, if it has one.
     demoted: Option<QueueId>,
     /// When flows came into that queue (true) and left it again.
@@ -118,13 +129,13 @@ impl Recorder {
         ports: Vec<u16>,
         queues: usize,
         interval: Duration,
-        main_signal: MainSignal,
+        params: &Params,
         tap: Option<Tap>,
     ) -> Self {
         Self {
             interval,
             window: (Time::ZERO, Time::MAX),
-            main_signal,
+            rule: Rule::new(params),
             known: Vec::with_capacity(ports.len() + 64),
             queues: vec![QueueRecord::default(); queues],
             flows: vec![FlowRecord::default(); ports.len()],
@@ -132,6 +143,8 @@ impl Recorder {
             // Room for a long run: one judgement per cycle at most.
             assessments: Vec::with_capacity(1 << 16),
             choices: Vec::with_capacity(1 << 10),
+            cycles: None,
+            news: false,
             demoted: None,
             demotions: Vec::with_capacity(1 << 10),
             lateness: Histogram::new(),
@@ -152,6 +165,26 @@ impl Recorder {
         let place = names.iter().position(|name| *name == "demoted");
         self.demoted = place.and_then(|place| Some(QueueId(u8::try_from(place).ok()?)));
         self
+    }
+
+    /// The same, keeping every cycle if `wanted`.
+    pub(crate) fn keeping_cycles(mut self, wanted: bool) -> Self {
+        self.cycles = wanted.then(Cycles::default);
+        self
+    }
+
+    /// Whether the law may think otherwise of a flow than when this was last asked. Whoever has the law then
+    /// [shows](Self::look) it.
+    pub(crate) fn has_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
+    }
+
+    /// What the law thinks of a flow now.
+    pub(crate) fn look(&mut self, flow: FlowId, view: &FlowView, now: Time) {
+        let rule = self.rule;
+        if let Some(record) = self.flow(flow) {
+            record.stands.is_seen(rule, view, now);
+        }
     }
 
     fn counts(&self, time: Time) -> bool {
@@ -189,18 +222,6 @@ impl Recorder {
 
     fn bin(&self, time: Time) -> usize {
         (time.as_nanos() / self.interval.as_nanos()) as usize
-    }
-
-    fn verdict(main_signal: MainSignal, class: Class) -> Verdict {
-        match main_signal {
-            MainSignal::Loss => class.loss,
-            MainSignal::Ecn => class.ecn,
-            // An answer to either earns a better queue.
-            MainSignal::Both => [Verdict::Responsive, Verdict::Unresponsive]
-                .into_iter()
-                .find(|verdict| [class.loss, class.ecn].contains(verdict))
-                .unwrap_or(Verdict::Unclassified),
-        }
     }
 }
 
@@ -254,7 +275,11 @@ impl Recorder {
         let packet = &event.packet;
         let counts = self.counts(event.time);
         let is_demoted = self.demoted == Some(event.queue);
+        if let Some(cycles) = &mut self.cycles {
+            cycles.event(event);
+        }
         let Some(flow) = self.index(packet.flow).and_then(|index| self.flows.get_mut(index)) else { return };
+        flow.stands.event(event);
         let arrives = match event.kind {
             EventKind::Enqueue => true,
             EventKind::Drop(reason) => reason.on_arrival(),
@@ -302,21 +327,27 @@ impl EventSink for Recorder {
 
 impl LawSink for Recorder {
     fn cycle(&mut self, end: &CycleEnd) {
-        let main = self.main_signal;
-        let Some(flow) = self.flow(end.flow) else { return };
-        let verdict = Self::verdict(main, flow.class);
+        let rule = self.rule;
+        let Some(index) = self.index(end.flow) else { return };
+        self.news = true;
+        if let Some(cycles) = &mut self.cycles {
+            cycles.cycle(end, index);
+        }
+        let Some(flow) = self.flows.get_mut(index) else { return };
+        let verdict = rule.by_main(flow.class);
         flow.cycles += 1;
         flow.responsive_cycles += u64::from(verdict == Verdict::Responsive);
     }
 
     fn assessment(&mut self, assessment: &Assessment) {
         self.assessments.push(*assessment);
-        let before = Self::verdict(self.main_signal, assessment.class_before);
-        let after = Self::verdict(self.main_signal, assessment.class_after);
+        let rule = self.rule;
+        let (before, after) = (rule.by_main(assessment.class_before), rule.by_main(assessment.class_after));
         let time = assessment.time;
         let Some(flow) = self.flow(assessment.flow) else { return };
         flow.assessments += 1;
         flow.class = assessment.class_after;
+        flow.stands.is_found(rule, assessment.class_after, time);
         // The cycle whose end brought this judgement was counted with the class before.
         let (was, is) = (before == Verdict::Responsive, after == Verdict::Responsive);
         flow.responsive_cycles = (flow.responsive_cycles + u64::from(is)).saturating_sub(u64::from(was));
@@ -336,6 +367,12 @@ impl LawSink for Recorder {
 
     fn choice(&mut self, change: &ChoiceChange) {
         self.choices.push(*change);
+        let rule = self.rule;
+        if let (ChoiceCause::Opened | ChoiceCause::Lapsed, Some(flow)) =
+            (change.cause, self.flow(change.flow))
+        {
+            flow.stands.is_found(rule, Class::default(), change.time);
+        }
     }
 }
 
@@ -371,7 +408,7 @@ mod tests {
         Backlog, CycleId, DropReason, Duration, Event, EventKind, EventSink, FlowId, MarkReason, Packet,
         QueueId, Time,
     };
-    use weir_law::{FlowKey, MainSignal};
+    use weir_law::{FlowKey, Params};
     use weir_link::Observer;
 
     use super::{Measure, Recorder};
@@ -379,7 +416,7 @@ mod tests {
     #[test]
     fn packets_are_booked_to_the_flow_with_the_port() {
         let mut recorder =
-            Recorder::new(vec![7001, 7002], 1, Duration::from_millis(10), MainSignal::Loss, None);
+            Recorder::new(vec![7001, 7002], 1, Duration::from_millis(10), &Params::default(), None);
         let end = |port| SocketAddr::from(([10, 0, 0, 1], port));
         recorder.new_flow(FlowId(3), &FlowKey { protocol: 6, low: end(7002), high: end(40_000) }, Time::ZERO);
         let mut event = Event {
@@ -411,7 +448,7 @@ mod tests {
     fn totals_count_the_measuring_window_and_bins_the_whole_run() {
         let ms = |millis: u64| Duration::from_millis(millis);
         let measure = Measure { from: ms(20), to: Some(ms(30)), ..Measure::new() };
-        let mut recorder = Recorder::new(vec![0], 1, ms(10), MainSignal::Loss, None).measuring(&measure);
+        let mut recorder = Recorder::new(vec![0], 1, ms(10), &Params::default(), None).measuring(&measure);
         recorder.book(FlowId(0), 0);
         for at in [19_999_999, 20_000_000, 29_999_999, 30_000_000] {
             for kind in [

@@ -67,6 +67,8 @@ pub struct RunOptions<'a> {
     pub trace: Option<Target>,
     /// Runs in world `sim` also what is estimated to cost more than [`Cost::MOST`].
     pub large: bool,
+    /// Keeps every cycle of every flow. World `sim` only.
+    pub cycles: bool,
     /// Ends the run early; what was measured until then is the result.
     pub stop: &'a AtomicBool,
     /// Called now and then with how far the run is.
@@ -94,6 +96,7 @@ impl<'a> RunOptions<'a> {
             pcap: None,
             trace: None,
             large: false,
+            cycles: false,
             stop,
             progress: &|_| {},
         }

@@ -64,9 +64,10 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let queues = scenario.queue_names().iter().map(Vec::len).sum();
     let ports = (0..flows.len()).map(port).chain(scenario.workloads.iter().map(|_| 0)).collect();
     let connections: u32 = scenario.workloads.iter().map(Workload::most_connections).sum();
-    let recorder = Recorder::new(ports, queues, scenario.measure.interval, params.main_signal, None)
+    let recorder = Recorder::new(ports, queues, scenario.measure.interval, &params, None)
         .measuring(&scenario.measure)
-        .watching(scenario.bottleneck.qdisc.queue_names());
+        .watching(scenario.bottleneck.qdisc.queue_names())
+        .keeping_cycles(options.cycles);
     let law = Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize));
     let stacks = scenario.workloads.iter().map(|workload| transport(workload.stack)).collect();
     let watcher = Watcher::new(recorder, law, Wiretap::create(options)?, flows.len(), stacks);

@@ -13,6 +13,7 @@ mod crq5;
 mod fq_accuracy;
 mod fq_over_time;
 mod fq_systematic;
+pub mod law;
 mod made;
 mod page;
 mod run;
@@ -180,6 +181,7 @@ pub fn all() -> Vec<Box<dyn Figure>> {
     all.extend(fq_over_time::load().map(|figure| Box::new(figure) as Box<dyn Figure>));
     all.push(Box::new(fq_accuracy::Accuracy::load()));
     all.push(Box::new(fq_systematic::Systematic::load()));
+    all.extend(law::load());
     all.extend(swept::load().map(|figure| Box::new(figure) as Box<dyn Figure>));
     all
 }

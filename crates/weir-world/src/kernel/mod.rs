@@ -154,7 +154,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let (index, namespace) = interface(device)?;
     let captured = tap.as_ref().map(|_| interface(&topology.bottleneck_server_iface)).transpose()?;
     let measured = Device { index, captured: captured.map(|(index, _)| index), namespace };
-    let recorder = Recorder::new(ports, tree.queues, scenario.measure.interval, params.main_signal, tap)
+    let recorder = Recorder::new(ports, tree.queues, scenario.measure.interval, &params, tap)
         .measuring(&scenario.measure);
     let classifier = Classifier::start(scenario, &tree, &topology)?;
     let mut listener = Listener::start(scenario, &tree, measured, classifier.events()?, recorder)?;

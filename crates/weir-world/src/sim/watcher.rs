@@ -115,6 +115,11 @@ impl Observer for Watcher {
         }
         let wire = &self.flows[packet.flow.0 as usize].wire;
         self.judge.arriving(packet, carried, wire, &mut self.recorder);
+        if self.recorder.has_news()
+            && let Some(view) = self.judge.flow(packet.flow)
+        {
+            self.recorder.look(packet.flow, &view, packet.arrived);
+        }
     }
 
     fn departed(&mut self, hop: HopId, packet: &Packet, now: Time) {

@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use weir_core::Duration;
-use weir_law::MainSignal;
+use weir_law::Params;
 use weir_netdev::Clock;
 
 use super::super::packets::testing::record;
@@ -22,7 +22,7 @@ fn watcher(qdisc: &str, queues: usize) -> Watcher {
     );
     let scenario = Scenario::parse(&text, "x").unwrap();
     let tree = Tree::of(&scenario).unwrap();
-    let recorder = Recorder::new(vec![20_000], queues, Duration::from_millis(10), MainSignal::Loss, None);
+    let recorder = Recorder::new(vec![20_000], queues, Duration::from_millis(10), &Params::default(), None);
     Watcher::new(&scenario, &tree, Box::new(recorder), Clock::starting(Instant::now()))
 }
 

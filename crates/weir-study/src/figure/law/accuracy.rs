@@ -1,0 +1,293 @@
+//! Figure `law/accuracy`: how often the law is right about flows of which it is known what they are, how long it takes,
+//! and what it makes of each class.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use weir_law::Preset;
+use weir_report::result::RunResult;
+
+use super::grid;
+use super::mix::mix;
+use super::policy::Policy;
+use super::seen::{Case, Seen, of_run};
+use super::tables;
+use super::tally::Tally;
+use super::truth::Class;
+use crate::figure::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Verdict};
+
+const SETTING: &str = include_str!("../../../figures/law/accuracy/figure.toml");
+
+/// The first mix that is not for fitting, under seed 1.
+const CHECK: u64 = 1_000_000;
+
+/// The figure's file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::figure) struct Accuracy {
+    about: About,
+    presets: Vec<Preset>,
+    judged: Preset,
+    mixes: u64,
+    quick: u64,
+    target: Target,
+    #[serde(skip, default = "Policy::load")]
+    policy: Policy,
+}
+
+/// What is asked of the law, in percent unless it says otherwise.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Target {
+    answering: f64,
+    bbr: f64,
+    unresponsive: f64,
+    /// At most.
+    unclassified: f64,
+    /// At most.
+    round_trips: f64,
+    right_time: f64,
+    /// In each part of the flows that has `cell_flows` or more.
+    cell: f64,
+    cell_flows: u64,
+}
+
+/// The word of a preset in tables.
+pub(super) fn word(preset: Preset) -> &'static str {
+    match preset {
+        Preset::Paper => "paper",
+        Preset::Comsys => "comsys",
+        Preset::Robust => "robust",
+    }
+}
+
+/// A flow with its place in tables.
+pub(super) struct Flow {
+    pub(super) preset: &'static str,
+    pub(super) queue: String,
+    /// Which run it was in.
+    pub(super) run: usize,
+    pub(super) seen: Seen,
+}
+
+/// The mix of that number as a case.
+pub(super) fn mixed(number: u64, preset: Preset) -> Case {
+    let mix = mix(number, preset);
+    Case {
+        name: format!("mix {number}, {}", word(preset)),
+        looked_at: mix.truths.len(),
+        truths: mix.truths,
+        queue: mix.queue.to_owned(),
+        preset: word(preset),
+        scenario: mix.scenario,
+    }
+}
+
+impl Accuracy {
+    /// The figure as its file has it.
+    ///
+    /// # Panics
+    /// If the file that is built in is wrong; the tests load it.
+    pub(in crate::figure) fn load() -> Self {
+        toml::from_str(SETTING).expect("figures/law/accuracy/figure.toml is sound")
+    }
+
+    fn cases(&self, plan: &Plan) -> Vec<Case> {
+        let all = match plan.variant.as_str() {
+            "grid" => grid::cases(self.judged, word(self.judged), plan.seed, plan.quick),
+            variant => {
+                let mixes = plan.runs.map_or(if plan.quick { self.quick } else { self.mixes }, u64::from);
+                let first =
+                    if variant == "fit" { 0 } else { CHECK } + plan.seed.saturating_sub(1) * self.mixes;
+                let numbers = first..first + mixes;
+                numbers
+                    .flat_map(|number| self.presets.iter().map(move |preset| mixed(number, *preset)))
+                    .collect()
+            }
+        };
+        let is_wanted = |case: &Case| plan.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()));
+        all.into_iter().filter(is_wanted).collect()
+    }
+}
+
+impl OfRuns for Accuracy {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn jobs(&self, plan: &Plan) -> Vec<Job> {
+        let job = |case: Case| Job { name: case.name, scenario: case.scenario, run: 0 };
+        self.cases(plan).into_iter().map(job).collect()
+    }
+
+    fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
+        let known: BTreeMap<&str, &Result<RunResult, String>> =
+            jobs.iter().map(|job| job.name.as_str()).zip(results).collect();
+        let mut flows = Vec::new();
+        for (run, case) in self.cases(plan).iter().enumerate() {
+            let Some(Ok(result)) = known.get(case.name.as_str()) else { continue };
+            flows.extend(of_run(case, result, &self.policy).into_iter().map(|seen| Flow {
+                preset: case.preset,
+                queue: case.queue.clone(),
+                run,
+                seen,
+            }));
+        }
+        let presets: Vec<&'static str> = match plan.variant.as_str() {
+            "grid" => vec![word(self.judged)],
+            _ => self.presets.iter().map(|preset| word(*preset)).collect(),
+        };
+        let cells = presets.iter().flat_map(|preset| self.cells(preset, &flows)).collect();
+        let tables = tables::all(&presets, &flows);
+        Findings {
+            cells,
+            statements: self.statements(&flows),
+            html: tables::html(&tables),
+            text: tables::text(&tables),
+        }
+    }
+}
+
+/// The classes that rows have, in their order.
+pub(super) fn classes() -> impl Iterator<Item = &'static str> {
+    Class::ALL.iter().map(|class| class.name()).filter(|name| *name != "udp").chain(["meek"])
+}
+
+impl Accuracy {
+    fn cells(&self, preset: &str, flows: &[Flow]) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for class in classes() {
+            for signal in ["loss", "ecn", "both"] {
+                let here: Vec<&Flow> = flows
+                    .iter()
+                    .filter(|flow| flow.preset == preset && flow.seen.class == class)
+                    .filter(|flow| signal == "both" || flow.seen.signal == signal)
+                    .collect();
+                if here.is_empty() {
+                    continue;
+                }
+                let tally = Tally::of(here.iter().map(|flow| &flow.seen));
+                let mut by_run: BTreeMap<usize, Vec<&Seen>> = BTreeMap::new();
+                here.iter().for_each(|flow| by_run.entry(flow.run).or_default().push(&flow.seen));
+                let of_run = |seen: &Vec<&Seen>| {
+                    let tally = Tally::of(seen.iter().copied());
+                    tally.percent(tally.right)
+                };
+                cells.push(Cell {
+                    measured: Some(tally.percent(tally.right)),
+                    runs: by_run.values().map(of_run).collect(),
+                    more: values(&tally),
+                    ..Cell::at(Place::new(&self.about, [preset, class, signal]))
+                });
+            }
+        }
+        cells
+    }
+
+    fn statements(&self, flows: &[Flow]) -> Vec<Statement> {
+        let judged = word(self.judged);
+        let of = |wanted: &[&str]| {
+            let is = |flow: &&Flow| flow.preset == judged && wanted.contains(&flow.seen.class);
+            flows.iter().filter(is).map(|flow| &flow.seen).collect::<Vec<_>>()
+        };
+        let target = &self.target;
+        let mut statements = Vec::new();
+        let mut at_least = |what: &str, wanted: &[&str], least: f64| {
+            let tally = Tally::of(of(wanted));
+            let share = tally.percent(tally.right);
+            statements.push(Statement {
+                text: format!("{judged}: {what}: right"),
+                paper: format!("at least {least} %"),
+                measured: format!("{} %", tally.words()),
+                verdict: if tally.flows == 0 { Verdict::CannotTell } else { (share >= least).into() },
+                interval: Some(tally.interval(tally.right)),
+                ..Statement::default()
+            });
+        };
+        at_least("flows with AIMD", &["aimd"], target.answering);
+        at_least("flows with scalable control", &["scalable"], target.answering);
+        at_least("flows with BBR 2 and 3", &["bbr"], target.bbr);
+        at_least("flows that answer nothing", &["unresponsive"], target.unresponsive);
+        at_least("adversaries", &["adversary"], target.unresponsive);
+        let known = ["aimd", "scalable", "bbr", "unresponsive", "adversary"];
+        let tally = Tally::of(of(&known));
+        statements.push(Statement {
+            text: format!("{judged}: flows that stay unclassified"),
+            paper: format!("at most {} %", target.unclassified),
+            measured: format!("{:.1} % of {}", tally.percent(tally.unclassified()), tally.flows),
+            verdict: (tally.percent(tally.unclassified()) <= target.unclassified).into(),
+            interval: Some(tally.interval(tally.unclassified())),
+            ..Statement::default()
+        });
+        let round_trips = tally.round_trips().unwrap_or(f64::NAN);
+        statements.push(Statement {
+            text: format!("{judged}: median time from the first signal to the first right verdict"),
+            paper: format!("at most {} round trips", target.round_trips),
+            measured: format!("{round_trips:.1}"),
+            verdict: (round_trips <= target.round_trips).into(),
+            ..Statement::default()
+        });
+        let right_time = tally.right_time().unwrap_or(f64::NAN);
+        statements.push(Statement {
+            text: format!("{judged}: share of the time with a verdict in which it is right"),
+            paper: format!("at least {} %", target.right_time),
+            measured: format!("{right_time:.1} %"),
+            verdict: (right_time >= target.right_time).into(),
+            ..Statement::default()
+        });
+        statements.push(self.weakest(flows, &known));
+        statements
+    }
+
+    /// Whether there is a part of the flows, by controller, queue or transport, in which the law is often wrong.
+    fn weakest(&self, flows: &[Flow], known: &[&str]) -> Statement {
+        let judged = word(self.judged);
+        let mut parts: BTreeMap<String, Vec<&Seen>> = BTreeMap::new();
+        for flow in flows.iter().filter(|flow| flow.preset == judged && known.contains(&flow.seen.class)) {
+            let seen = &flow.seen;
+            for part in [seen.controller.as_str(), &flow.queue, seen.transport] {
+                parts.entry(part.to_owned()).or_default().push(seen);
+            }
+        }
+        let mut weak: Vec<(f64, String)> = parts
+            .into_iter()
+            .map(|(part, seen)| (part, Tally::of(seen)))
+            .filter(|(_, tally)| tally.flows >= self.target.cell_flows)
+            .map(|(part, tally)| (tally.percent(tally.right), format!("{part} {}", tally.words())))
+            .filter(|(share, _)| *share < self.target.cell)
+            .collect();
+        weak.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let words: Vec<String> = weak.into_iter().map(|(_, words)| words).collect();
+        let cell_flows = self.target.cell_flows;
+        Statement {
+            text: format!(
+                "{judged}: no controller, queue or transport with {cell_flows} flows or more is judged right less often"
+            ),
+            paper: format!("than {} %", self.target.cell),
+            measured: if words.is_empty() { "none".to_owned() } else { words.join("; ") },
+            verdict: words.is_empty().into(),
+            ..Statement::default()
+        }
+    }
+}
+
+/// What a row has besides the share.
+fn values(tally: &Tally) -> BTreeMap<String, f64> {
+    let [low, high] = tally.interval(tally.right);
+    let values = [
+        ("flows", tally.flows as f64),
+        ("right", tally.right as f64),
+        ("responsive", tally.responsive as f64),
+        ("unresponsive", tally.unresponsive as f64),
+        ("unclassified", tally.unclassified() as f64),
+        ("right_percent", tally.percent(tally.right)),
+        ("unclassified_percent", tally.percent(tally.unclassified())),
+        ("never_judged_percent", tally.percent(tally.never)),
+        ("ci95", (high - low) / 2.0),
+        ("ci95_low", low),
+        ("ci95_high", high),
+    ];
+    let more = [("round_trips", tally.round_trips()), ("right_time_percent", tally.right_time())];
+    let more = more.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    values.into_iter().chain(more).map(|(key, value)| (key.to_owned(), value)).collect()
+}

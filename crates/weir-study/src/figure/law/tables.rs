@@ -1,0 +1,120 @@
+//! The tables of figure `law/accuracy`: what became of each class, and how often the law is right by controller, queue
+//! and transport.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use weir_report::page::escape;
+use weir_report::summary::{render, table};
+
+use super::accuracy::{Flow, classes};
+use super::tally::Tally;
+
+/// A table for the terminal and the page.
+pub(super) struct Grid {
+    pub(super) title: String,
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// All tables.
+pub(super) fn all(presets: &[&str], flows: &[Flow]) -> Vec<Grid> {
+    let mut grids: Vec<Grid> = presets.iter().map(|preset| confusion(preset, flows)).collect();
+    grids.push(parts("Right by controller", presets, flows, |flow| flow.seen.controller.clone()));
+    grids.push(parts("Right by queue", presets, flows, |flow| flow.queue.clone()));
+    grids.push(parts("Right by transport", presets, flows, |flow| flow.seen.transport.to_owned()));
+    grids
+}
+
+fn some(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+/// What the law made of each class.
+fn confusion(preset: &str, flows: &[Flow]) -> Grid {
+    let header = [
+        "class",
+        "flows",
+        "right %",
+        "95 %",
+        "responsive %",
+        "unresponsive %",
+        "unclassified %",
+        "never judged %",
+        "round trips",
+        "right time %",
+    ];
+    let rows = classes().filter_map(|class| {
+        let here = flows.iter().filter(|flow| flow.preset == preset && flow.seen.class == class);
+        let tally = Tally::of(here.map(|flow| &flow.seen));
+        let share = |of: u64| format!("{:.1}", tally.percent(of));
+        let [low, high] = tally.interval(tally.right);
+        (tally.flows > 0).then(|| {
+            vec![
+                class.to_owned(),
+                tally.flows.to_string(),
+                share(tally.right),
+                format!("{low:.1} to {high:.1}"),
+                share(tally.responsive),
+                share(tally.unresponsive),
+                share(tally.unclassified()),
+                share(tally.never),
+                some(tally.round_trips(), 1),
+                some(tally.right_time(), 1),
+            ]
+        })
+    });
+    Grid { title: format!("Preset {preset}"), header: header.map(str::to_owned).into(), rows: rows.collect() }
+}
+
+/// How often the law is right about parts of the flows. Those that ask for less than a share are left out.
+fn parts(title: &str, presets: &[&str], flows: &[Flow], part: impl Fn(&Flow) -> String) -> Grid {
+    let mut all: BTreeMap<String, BTreeMap<&str, Vec<&Flow>>> = BTreeMap::new();
+    for flow in flows.iter().filter(|flow| flow.seen.class != "meek") {
+        all.entry(part(flow)).or_default().entry(flow.preset).or_default().push(flow);
+    }
+    let rows = all.into_iter().map(|(part, by_preset)| {
+        let of = |preset: &&str| {
+            let flows = by_preset.get(*preset).into_iter().flatten();
+            Tally::of(flows.map(|flow| &flow.seen)).words()
+        };
+        std::iter::once(part).chain(presets.iter().map(of)).collect()
+    });
+    let header = std::iter::once("").chain(presets.iter().copied()).map(str::to_owned);
+    Grid { title: format!("{title}, % (95 %) of flows"), header: header.collect(), rows: rows.collect() }
+}
+
+/// For the terminal.
+pub(super) fn text(grids: &[Grid]) -> String {
+    let one = |grid: &Grid| {
+        let header: Vec<&str> = grid.header.iter().map(String::as_str).collect();
+        let mut out = table(&header);
+        grid.rows.iter().for_each(|row| {
+            out.add_row(row);
+        });
+        format!("{}\n{}", grid.title, render(&out))
+    };
+    grids.iter().map(one).collect::<Vec<_>>().join("\n\n")
+}
+
+/// For the page.
+pub(super) fn html(grids: &[Grid]) -> String {
+    let mut html = String::new();
+    for grid in grids {
+        let _ =
+            write!(html, "<section><h2>{}</h2><div class=\"scroll\"><table><thead><tr>", escape(&grid.title));
+        for title in &grid.header {
+            let _ = write!(html, "<th>{}</th>", escape(title));
+        }
+        html.push_str("</tr></thead><tbody>");
+        for row in &grid.rows {
+            html.push_str("<tr>");
+            for cell in row {
+                let _ = write!(html, "<td>{}</td>", escape(cell));
+            }
+            html.push_str("</tr>");
+        }
+        html.push_str("</tbody></table></div></section>");
+    }
+    html
+}
