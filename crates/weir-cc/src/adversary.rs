@@ -10,25 +10,25 @@ use weir_core::Time;
 
 use crate::{Ack, Controller, EcnUse, Setup};
 
-/// Slow start until the first signal, which both attacks begin with.
+/// Slow start until the first signal, which all attacks begin with.
 #[derive(Clone, Copy, Debug)]
-struct Opening {
+pub(crate) struct Opening {
     mss: u32,
-    ecn: EcnUse,
-    window: u32,
+    pub(crate) ecn: EcnUse,
+    pub(crate) window: u32,
     /// The window at the first signal, once there was one.
-    found: Option<u32>,
+    pub(crate) found: Option<u32>,
     round_end: u64,
 }
 
 impl Opening {
-    fn new(ecn: EcnUse, setup: &Setup) -> Self {
+    pub(crate) fn new(ecn: EcnUse, setup: &Setup) -> Self {
         let window = setup.initial_window.max(2);
         Self { mss: setup.mss.max(1), ecn, window, found: None, round_end: 0 }
     }
 
     /// Whether a round trip begins with this acknowledgement.
-    fn round(&mut self, ack: &Ack) -> bool {
+    pub(crate) fn round(&mut self, ack: &Ack) -> bool {
         let begins = ack.una >= self.round_end;
         if begins {
             self.round_end = ack.next;
@@ -36,11 +36,11 @@ impl Opening {
         begins
     }
 
-    fn signalled(&self, ack: &Ack) -> bool {
+    pub(crate) fn signalled(&self, ack: &Ack) -> bool {
         ack.lost.packets > 0 || self.ecn != EcnUse::Off && ack.ce.packets > 0
     }
 
-    fn seek(&mut self, ack: &Ack) {
+    pub(crate) fn seek(&mut self, ack: &Ack) {
         if self.signalled(ack) {
             // Slow start overshoots twofold.
             self.window = (self.window / 2).max(2);
@@ -50,7 +50,7 @@ impl Opening {
         }
     }
 
-    const fn bytes(&self) -> u64 {
+    pub(crate) const fn bytes(&self) -> u64 {
         self.window as u64 * self.mss as u64
     }
 }
