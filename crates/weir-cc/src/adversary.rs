@@ -15,7 +15,7 @@ use crate::{Ack, Controller, EcnUse, Setup};
 pub(crate) struct Opening {
     mss: u32,
     pub(crate) ecn: EcnUse,
-    window: u32,
+    pub(crate) window: u32,
     /// Half the window at the first signal, once there was one.
     pub(crate) found: Option<u32>,
     round_end: u64,
@@ -28,7 +28,7 @@ impl Opening {
     }
 
     /// Whether a round trip begins with this acknowledgement.
-    fn round(&mut self, ack: &Ack) -> bool {
+    pub(crate) fn round(&mut self, ack: &Ack) -> bool {
         let begins = ack.una >= self.round_end;
         if begins {
             self.round_end = ack.next;

@@ -22,13 +22,15 @@ pub enum DropReason {
     Aqm,
     /// The AQM's control law refused it on arrival (the "early drop" of RED and PIE).
     Early,
+    /// It was refused on arrival, whatever the queue was like, to see whether its flow answers.
+    Challenge,
 }
 
 impl DropReason {
     /// Whether the packet never was in the queue: its `Drop` follows no `Enqueue`.
     pub const fn on_arrival(self) -> bool {
         match self {
-            Self::Overflow | Self::Early => true,
+            Self::Overflow | Self::Early | Self::Challenge => true,
             Self::Evicted | Self::Aqm => false,
         }
     }
@@ -42,6 +44,8 @@ pub enum MarkReason {
     Aqm,
     /// It met a queue above the shallow marking threshold (`ce_threshold`, `step_thresh`).
     CeThreshold,
+    /// Whatever the queue was like, to see whether its flow answers.
+    Challenge,
 }
 
 /// What happened to a packet.

@@ -219,6 +219,11 @@ fn check_sharing(sharing: Sharing, split: SplitKind) -> Result<(), SetupError> {
             Err(SetupError::value("split", "strict priority has no shares to keep apart; use split shared"))
         }
         Sharing::StrictPriority => Ok(()),
+        Sharing::Flows => Err(SetupError::value(
+            "sharing",
+            "the weights of HTB's classes do not follow flows; give equal or weights such as 50:50, with fq_codel in both \
+             queues for shares by flow within each",
+        )),
         Sharing::Weighted { standard, responsive, ecn_responsive: 0 }
             if (1..=LARGEST_WEIGHT).contains(&standard) && (1..=LARGEST_WEIGHT).contains(&responsive) =>
         {

@@ -122,7 +122,7 @@ impl<'a> Shape<'a> {
         let bits = self.rate.bits_per_sec();
         let (standard, responsive) = match sharing {
             Sharing::Weighted { standard, responsive, .. } => (standard.max(1), responsive.max(1)),
-            Sharing::Equal | Sharing::StrictPriority => (1, 1),
+            Sharing::Equal | Sharing::StrictPriority | Sharing::Flows => (1, 1),
         };
         let of_standard =
             u128::from(bits) * u128::from(standard) / (u128::from(standard) + u128::from(responsive));

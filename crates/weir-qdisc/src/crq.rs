@@ -12,11 +12,18 @@
 //! | HTB's rounded rates | exact shares |
 //! | untracked packets have no class and fall to the default, standard | the same |
 
-use weir_core::{Backlog, Event, EventKind, EventSink, FlowId, Packet, QueueChoice, QueueId, Rate, Time};
+mod challenge;
+mod flows;
+
+use weir_core::{
+    Backlog, DropReason, Duration, Ecn, Event, EventKind, EventSink, Packet, QueueChoice, QueueId, Rate, Time,
+};
 
 use crate::Qdisc;
 use crate::keys::ConfigError;
-use crate::share::{Balance, HardSplit, Weights};
+use crate::share::{Balance, ByFlows, HardSplit, Weights};
+pub use challenge::Challenges;
+use flows::{FlowTable, Tagged};
 
 /// How the queues divide the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,10 +42,13 @@ pub enum Sharing {
     },
     /// The ECN-responsive queue always goes first, then the responsive one. The standard queue may starve.
     StrictPriority,
+    /// In proportion to the flows that wait in each, so that no verdict gives a flow more than another has.
+    Flows,
 }
 
 impl Sharing {
-    /// The weights for that many queues; `None` with strict priority, where each queue may have the whole link.
+    /// The weights for that many queues; `None` with strict priority and by flows, where each queue may have the whole
+    /// link.
     ///
     /// # Errors
     ///
@@ -58,12 +68,12 @@ impl Sharing {
             Self::Weighted { standard, responsive, ecn_responsive } => {
                 Ok(Some(Weights::new([standard, responsive, ecn_responsive])))
             }
-            Self::StrictPriority => Ok(None),
+            Self::StrictPriority | Self::Flows => Ok(None),
         }
     }
 
     /// The part of a link of `rate` that `queue` of so many is meant to have: its share, or all of it with strict
-    /// priority.
+    /// priority and by flows.
     ///
     /// # Errors
     ///
@@ -113,6 +123,8 @@ pub struct CrqConfig {
     pub split: Split,
     /// How flows change queues.
     pub switching: Switching,
+    /// Wire bytes of a full packet, from which on a flow counts as one.
+    pub mtu: u32,
 }
 
 /// What the switching did.
@@ -124,85 +136,10 @@ pub struct CrqCounters {
     pub held_back: u64,
 }
 
-/// Flows beyond this number are not tracked: their packets are treated as of no flow.
-const MAX_FLOWS: usize = 1 << 22;
-
-/// Where a flow's packets are.
-#[derive(Clone, Copy, Debug, Default)]
-struct FlowState {
-    /// Its packets in the queues.
-    queued: u32,
-    /// The queue that its last packet was given to; `None` before the first.
-    queue: Option<QueueChoice>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct FlowTable {
-    flows: Vec<FlowState>,
-    counters: CrqCounters,
-}
-
-impl FlowTable {
-    fn state(&mut self, flow: FlowId) -> Option<&mut FlowState> {
-        let index = flow.0 as usize;
-        if index >= MAX_FLOWS {
-            return None;
-        }
-        if index >= self.flows.len() {
-            self.flows.resize_with(index + 1, FlowState::default);
-        }
-        self.flows.get_mut(index)
-    }
-
-    /// Chooses among `queues` that of an arriving packet and counts it there. Without a queue for them, flows that
-    /// answer to marks are responsive.
-    fn assign(&mut self, packet: &Packet, queues: usize, switching: Switching) -> QueueChoice {
-        let earned = match packet.choice {
-            QueueChoice::EcnResponsive if queues < 3 => QueueChoice::Responsive,
-            choice => choice,
-        };
-        let Some(state) = self.state(packet.flow) else {
-            return QueueChoice::Standard;
-        };
-        let queue = match (switching, state.queue) {
-            (Switching::Drain, Some(old)) if state.queued > 0 => old,
-            _ => earned,
-        };
-        let switched = state.queue.is_some_and(|old| old != queue);
-        state.queue = Some(queue);
-        state.queued += 1;
-        self.counters.switches += u64::from(switched);
-        self.counters.held_back += u64::from(queue != earned);
-        queue
-    }
-
-    /// A packet is gone: sent, dropped inside or refused at the door.
-    fn left(&mut self, flow: FlowId) {
-        if let Some(state) = self.state(flow) {
-            state.queued = state.queued.saturating_sub(1);
-        }
-    }
-}
-
-/// Passes a child's events on under its queue's id, and takes note of packets that are gone.
-struct Tagged<'a> {
-    queue: QueueChoice,
-    flows: &'a mut FlowTable,
-    events: &'a mut dyn EventSink,
-}
-
-impl EventSink for Tagged<'_> {
-    fn event(&mut self, event: &Event) {
-        if let EventKind::Dequeue | EventKind::Drop(_) = event.kind {
-            self.flows.left(event.packet.flow);
-        }
-        self.events.event(&Event { queue: QueueId(self.queue as u8), ..*event });
-    }
-}
-
 #[derive(Clone, Debug)]
 enum Scheduler {
     Shared(Balance),
+    Flows(ByFlows),
     Hard(HardSplit),
     Priority,
 }
@@ -214,6 +151,7 @@ pub struct Crq {
     scheduler: Scheduler,
     switching: Switching,
     flows: FlowTable,
+    challenges: Option<Challenges>,
 }
 
 impl Crq {
@@ -247,8 +185,9 @@ impl Crq {
 
     fn over(config: CrqConfig, queues: Vec<Box<dyn Qdisc>>) -> Result<Self, ConfigError> {
         let scheduler = match (config.sharing.weights(queues.len())?, config.split) {
+            (None, Split::Shared) if config.sharing == Sharing::Flows => Scheduler::Flows(ByFlows::default()),
             (None, Split::Shared) => Scheduler::Priority,
-            (None, Split::Hard { .. }) => return Err(ConfigError::StrictHardSplit),
+            (None, Split::Hard { .. }) => return Err(ConfigError::NoFixedShares(config.sharing)),
             (Some(weights), Split::Shared) => Scheduler::Shared(Balance::new(weights)),
             (Some(_), Split::Hard { rate, .. }) if rate.bits_per_sec() == 0 => {
                 return Err(ConfigError::ZeroRate);
@@ -260,7 +199,19 @@ impl Crq {
                 Scheduler::Hard(HardSplit::new(weights, rate, burst, mtu))
             }
         };
-        Ok(Self { queues, scheduler, switching: config.switching, flows: FlowTable::default() })
+        Ok(Self {
+            queues,
+            scheduler,
+            switching: config.switching,
+            flows: FlowTable::new(config.mtu),
+            challenges: None,
+        })
+    }
+
+    /// The same that challenges its flows.
+    #[must_use]
+    pub fn challenging(self, challenges: Challenges) -> Self {
+        Self { challenges: Some(challenges), ..self }
     }
 
     /// What the switching did so far.
@@ -273,6 +224,18 @@ impl Crq {
         self.queues.get(queue as usize).map_or_else(Backlog::default, |queue| queue.backlog())
     }
 
+    /// Drops a packet at the door, to challenge its flow.
+    fn refuse(&self, packet: Packet, queue: QueueChoice, now: Time, events: &mut dyn EventSink) {
+        events.event(&Event {
+            time: now,
+            kind: EventKind::Drop(DropReason::Challenge),
+            packet: Packet { arrived: now, ..packet },
+            queue: QueueId(queue as u8),
+            sojourn: Duration::ZERO,
+            backlog: self.queue_backlog(queue),
+        });
+    }
+
     fn waits(&self, queue: QueueChoice) -> bool {
         self.queue_backlog(queue).packets > 0
     }
@@ -281,15 +244,25 @@ impl Crq {
         self.waits(queue)
             && match &self.scheduler {
                 Scheduler::Hard(split) => split.may_send(queue, now),
-                Scheduler::Shared(_) | Scheduler::Priority => true,
+                Scheduler::Shared(_) | Scheduler::Flows(_) | Scheduler::Priority => true,
             }
     }
 }
 
 impl Qdisc for Crq {
-    fn enqueue(&mut self, packet: Packet, now: Time, events: &mut dyn EventSink) {
+    fn enqueue(&mut self, mut packet: Packet, now: Time, events: &mut dyn EventSink) {
         let queue = self.flows.assign(&packet, self.queues.len(), self.switching);
-        let mut events = Tagged { queue, flows: &mut self.flows, events };
+        let mut marked = None;
+        if let Some(challenges) = &mut self.challenges
+            && self.flows.is_challenge(&packet, challenges, now)
+        {
+            if !challenges.marks(&packet) {
+                return self.refuse(packet, queue, now, events);
+            }
+            packet.ecn = Ecn::Ce;
+            marked = Some(packet.id);
+        }
+        let mut events = Tagged { queue, flows: &mut self.flows, marked, events };
         self.queues[queue as usize].enqueue(packet, now, &mut events);
     }
 
@@ -297,6 +270,11 @@ impl Qdisc for Crq {
         let waits = QueueChoice::ALL.map(|queue| self.waits(queue));
         let order = match &mut self.scheduler {
             Scheduler::Shared(balance) => balance.order(waits),
+            Scheduler::Flows(balance) => {
+                let order = balance.order(waits);
+                self.flows.round = balance.round();
+                order
+            }
             Scheduler::Hard(split) => split.order(now),
             Scheduler::Priority => {
                 [QueueChoice::EcnResponsive, QueueChoice::Responsive, QueueChoice::Standard]
@@ -307,12 +285,18 @@ impl Qdisc for Crq {
             if !self.may_send(queue, now) {
                 continue;
             }
-            let mut events = Tagged { queue, flows: &mut self.flows, events: &mut *events };
+            // What the queue's flows weigh while this one is still among them.
+            let weight = self.flows.weight(queue);
+            let mut events = Tagged { queue, flows: &mut self.flows, marked: None, events: &mut *events };
             let Some(packet) = self.queues[queue as usize].dequeue(now, &mut events) else {
                 continue;
             };
             match &mut self.scheduler {
                 Scheduler::Shared(balance) => balance.sent(queue, packet.wire_bytes),
+                Scheduler::Flows(balance) => {
+                    let charged = self.flows.charged(queue, packet.wire_bytes);
+                    balance.sent(queue, charged, weight);
+                }
                 Scheduler::Hard(split) => split.sent(queue, now, packet.wire_bytes),
                 Scheduler::Priority => {}
             }
@@ -329,7 +313,7 @@ impl Qdisc for Crq {
                 let ready = child.next_ready(now)?;
                 Some(match &self.scheduler {
                     Scheduler::Hard(split) => ready.max(split.ready(queue, now)),
-                    Scheduler::Shared(_) | Scheduler::Priority => ready,
+                    Scheduler::Shared(_) | Scheduler::Flows(_) | Scheduler::Priority => ready,
                 })
             })
             .min()
@@ -344,126 +328,4 @@ impl Qdisc for Crq {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Crq, CrqConfig, CrqCounters, Sharing, Split, Switching};
-    use crate::keys::ConfigError;
-    use crate::{Pfifo, Qdisc};
-    use weir_core::{
-        DropReason, Event, EventKind, FlowId, Packet, QueueChoice, QueueChoice::*, QueueId, Rate, Time,
-    };
-
-    fn crq(sharing: Sharing, split: Split, switching: Switching, limit: u32) -> Result<Crq, ConfigError> {
-        let config = CrqConfig { sharing, split, switching };
-        Crq::new(config, Box::new(Pfifo::new(limit)), Box::new(Pfifo::new(limit)))
-    }
-
-    fn packet(id: u64, flow: FlowId, choice: QueueChoice) -> Packet {
-        Packet { choice, ..Packet::new(id, flow, 1000, Time::ZERO) }
-    }
-
-    fn drain(queue: &mut Crq) -> Vec<u64> {
-        std::iter::from_fn(|| queue.dequeue(Time::ZERO, &mut ())).map(|packet| packet.id).collect()
-    }
-
-    #[test]
-    fn switching_at_once_may_reorder_and_draining_may_not() {
-        for (switching, expected, counters) in [
-            (Switching::Immediate, [2, 3, 0, 1], CrqCounters { switches: 1, held_back: 0 }),
-            (Switching::Drain, [0, 1, 2, 3], CrqCounters { switches: 0, held_back: 2 }),
-        ] {
-            let mut queue = crq(Sharing::StrictPriority, Split::Shared, switching, 10).unwrap();
-            for (id, choice) in [Standard, Standard, Responsive, Responsive].into_iter().enumerate() {
-                queue.enqueue(packet(id as u64, FlowId(3), choice), Time::ZERO, &mut ());
-            }
-            assert_eq!(drain(&mut queue), expected, "{switching:?}");
-            assert_eq!(queue.counters(), counters);
-            // The old queue is empty now, so both put the next packet into the new one.
-            queue.enqueue(packet(9, FlowId(3), Responsive), Time::ZERO, &mut ());
-            assert_eq!(queue.queue_backlog(Responsive).packets, 1);
-            assert_eq!(queue.counters().switches, 1);
-        }
-    }
-
-    #[test]
-    fn a_packet_refused_at_the_door_does_not_hold_its_flow() {
-        let mut queue = crq(Sharing::Equal, Split::Shared, Switching::Drain, 1).unwrap();
-        let mut events: Vec<Event> = Vec::new();
-        queue.enqueue(packet(0, FlowId(0), Standard), Time::ZERO, &mut events);
-        queue.enqueue(packet(1, FlowId(1), Standard), Time::ZERO, &mut events);
-        assert_eq!(events[1].kind, EventKind::Drop(DropReason::Overflow));
-        queue.enqueue(packet(2, FlowId(1), Responsive), Time::ZERO, &mut events);
-        assert_eq!((events[2].kind, events[2].queue), (EventKind::Enqueue, QueueId(1)));
-        assert_eq!(queue.counters(), CrqCounters { switches: 1, held_back: 0 });
-    }
-
-    #[test]
-    fn packets_of_no_flow_are_standard() {
-        let mut queue = crq(Sharing::Equal, Split::Shared, Switching::Drain, 5).unwrap();
-        for flow in [FlowId::NONE, FlowId(u32::MAX - 1)] {
-            queue.enqueue(packet(0, flow, Responsive), Time::ZERO, &mut ());
-        }
-        assert_eq!((queue.queue_backlog(Standard).packets, queue.backlog().packets), (2, 2));
-        assert_eq!(queue.counters(), CrqCounters::default());
-    }
-
-    #[test]
-    fn contradictions_are_refused() {
-        let hard = |rate, burst| Split::Hard { rate: Rate::from_bits_per_sec(rate), burst, mtu: 1514 };
-        let now = Switching::Immediate;
-        let error = |sharing, split| crq(sharing, split, now, 1).err().unwrap().to_string();
-        assert!(error(Sharing::StrictPriority, hard(1, 1514)).contains("split"));
-        assert!(error(Sharing::Equal, hard(0, 1514)).contains("rate"));
-        assert!(error(Sharing::Equal, hard(1, 1513)).contains("burst"));
-        assert!(
-            error(Sharing::Weighted { standard: 0, responsive: 2, ecn_responsive: 0 }, Split::Shared)
-                .contains("weight")
-        );
-        assert!(crq(Sharing::Equal, hard(1, 1514), now, 1).is_ok());
-    }
-
-    #[test]
-    fn flows_that_answer_to_marks_have_a_queue_of_their_own_if_there_is_one() {
-        let fifo = || Box::new(Pfifo::new(10));
-        let config =
-            CrqConfig { sharing: Sharing::Equal, split: Split::Shared, switching: Switching::Immediate };
-        let two = Crq::new(config, fifo(), fifo()).unwrap();
-        let three = Crq::with_ecn_responsive(config, fifo(), fifo(), fifo()).unwrap();
-        for (mut queue, queues) in [(two, [0, 1, 1]), (three, [0, 1, 2])] {
-            let mut events: Vec<Event> = Vec::new();
-            for (id, choice) in QueueChoice::ALL.into_iter().enumerate() {
-                queue.enqueue(packet(id as u64, FlowId(id as u32), choice), Time::ZERO, &mut events);
-            }
-            assert_eq!(events.iter().map(|event| event.queue.0).collect::<Vec<_>>(), queues);
-            for choice in QueueChoice::ALL {
-                let holds = queues.iter().filter(|queue| **queue == choice as u8).count();
-                assert_eq!(queue.queue_backlog(choice).packets as usize, holds);
-            }
-            assert_eq!(queue.backlog().packets, 3);
-            assert_eq!(drain(&mut queue).len(), 3);
-        }
-        let weighted = Sharing::Weighted { standard: 1, responsive: 1, ecn_responsive: 0 };
-        let config = CrqConfig { sharing: weighted, ..config };
-        let error = Crq::with_ecn_responsive(config, fifo(), fifo(), fifo()).err().unwrap().to_string();
-        assert!(error.contains("1:1") && error.contains("30:30:40"), "{error}");
-        let three = Sharing::Weighted { standard: 1, responsive: 1, ecn_responsive: 2 };
-        assert!(
-            crq(three, Split::Shared, Switching::Immediate, 1).err().unwrap().to_string().contains("30:70")
-        );
-    }
-
-    #[test]
-    fn a_hard_split_says_when_to_come_back() {
-        let split = Split::Hard { rate: Rate::from_bits_per_sec(8_000_000), burst: 2000, mtu: 1000 };
-        let mut queue = crq(Sharing::Equal, split, Switching::Immediate, 10).unwrap();
-        for id in 0..3 {
-            queue.enqueue(packet(id, FlowId(0), Standard), Time::ZERO, &mut ());
-        }
-        assert_eq!(drain(&mut queue), [0, 1]);
-        // 1000 bytes at 4 Mbit/s, with the responsive half idle and not lent.
-        let ready = queue.next_ready(Time::ZERO).unwrap();
-        assert_eq!(ready, Time::from_nanos(2_000_000));
-        assert!(queue.dequeue(Time::from_nanos(1_999_999), &mut ()).is_none());
-        assert_eq!(queue.dequeue(ready, &mut ()).unwrap().id, 2);
-        assert_eq!(queue.next_ready(ready), None);
-    }
-}
+mod tests;

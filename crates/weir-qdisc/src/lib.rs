@@ -37,7 +37,7 @@ mod tbf;
 pub use cake::{Cake, CakeConfig, HostIsolation};
 pub use codel::{CeThreshold, Codel, CodelConfig, KernelVariant};
 pub use config::{BuildContext, ConfigError, QdiscConfig};
-pub use crq::{Crq, CrqConfig, CrqCounters, Sharing, Split, Switching};
+pub use crq::{Challenges, Crq, CrqConfig, CrqCounters, Sharing, Split, Switching};
 pub use csaqm::{Csaqm, CsaqmConfig};
 pub use drr::{Drr, DrrConfig};
 pub use fifo::{Bfifo, Pfifo};

@@ -55,24 +55,19 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Work-conserving sharing by weight.
-#[derive(Clone, Debug)]
-pub(crate) struct Balance {
-    weights: Weights,
-    /// Bytes that a queue has had x weights of the others, by how much it is ahead of the one that has had least. Never
-    /// more than one packet's.
+/// By how much each queue is ahead of the one that has had least: bytes over a weight, in some unit.
+#[derive(Clone, Debug, Default)]
+struct Lead {
     ahead: [u128; MOST],
+    /// What the one that has had least has had.
+    least: u128,
 }
 
-impl Balance {
-    pub(crate) fn new(weights: Weights) -> Self {
-        Self { weights, ahead: [0; MOST] }
-    }
-
+impl Lead {
     /// In which order the queues go, given which of them wait. A tie goes to the one of the higher number.
     ///
     /// An idle queue's claim lapses, so it cannot save up for a burst; its debt of at most a packet stays.
-    pub(crate) fn order(&mut self, waits: [bool; MOST]) -> [QueueChoice; MOST] {
+    fn order(&mut self, waits: [bool; MOST]) -> [QueueChoice; MOST] {
         let ahead = &mut self.ahead;
         let waiting = (0..MOST).filter(|queue| waits[*queue]).map(|queue| ahead[queue]).min();
         let claim = waiting.unwrap_or_else(|| ahead.iter().copied().max().unwrap_or_default());
@@ -83,13 +78,69 @@ impl Balance {
         }
         let least = ahead.iter().copied().min().unwrap_or_default();
         ahead.iter_mut().for_each(|ahead| *ahead -= least);
+        self.least = self.least.wrapping_add(least);
         let mut order = QueueChoice::ALL;
         order.sort_unstable_by_key(|queue| (ahead[*queue as usize], Reverse(*queue as usize)));
         order
     }
+}
+
+/// Work-conserving sharing by weight.
+#[derive(Clone, Debug)]
+pub(crate) struct Balance {
+    weights: Weights,
+    /// In bytes x weights of the other queues. Never more than one packet's.
+    lead: Lead,
+}
+
+impl Balance {
+    pub(crate) fn new(weights: Weights) -> Self {
+        Self { weights, lead: Lead::default() }
+    }
+
+    /// As [`Lead::order`].
+    pub(crate) fn order(&mut self, waits: [bool; MOST]) -> [QueueChoice; MOST] {
+        self.lead.order(waits)
+    }
 
     pub(crate) fn sent(&mut self, queue: QueueChoice, bytes: u32) {
-        self.ahead[queue as usize] += u128::from(bytes) * self.weights.others(queue);
+        self.lead.ahead[queue as usize] += u128::from(bytes) * self.weights.others(queue);
+    }
+}
+
+/// How finely rounds are counted.
+pub(crate) const ROUND_BITS: u32 = 12;
+
+/// Work-conserving sharing by weights that change from packet to packet: at any moment the queues are served in
+/// proportion to them, as by a generalised processor sharing whose virtual time runs by them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByFlows {
+    /// In bytes / weight, of which [`UNIT`](Self::UNIT) is one.
+    lead: Lead,
+    /// What the divisions left, in the same over the weight.
+    rest: [u128; MOST],
+}
+
+impl ByFlows {
+    const UNIT: u32 = 32;
+
+    /// As [`Lead::order`].
+    pub(crate) fn order(&mut self, waits: [bool; MOST]) -> [QueueChoice; MOST] {
+        self.lead.order(waits)
+    }
+
+    /// Bytes over weight that have been served to all, in parts of 2^[`ROUND_BITS`].
+    pub(crate) fn round(&self) -> u64 {
+        (self.lead.least >> (Self::UNIT - ROUND_BITS)) as u64
+    }
+
+    /// `weight` is what the queue had as the packet left it; 0 counts as 1.
+    pub(crate) fn sent(&mut self, queue: QueueChoice, bytes: u32, weight: u64) {
+        let weight = u128::from(weight.max(1));
+        let (lead, rest) = (&mut self.lead.ahead[queue as usize], &mut self.rest[queue as usize]);
+        let cost = (u128::from(bytes) << Self::UNIT) + *rest;
+        *lead += cost / weight;
+        *rest = cost % weight;
     }
 }
 
@@ -180,104 +231,4 @@ impl HardSplit {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Balance, HardSplit, Weights};
-    use weir_core::{QueueChoice, QueueChoice::*, Rate, Time};
-
-    #[test]
-    fn weights_are_reduced_and_share_a_rate() {
-        let weights = Weights::new([30, 70, 0]);
-        assert_eq!((weights.of(Standard), weights.of(Responsive), weights.sum()), (3, 7, 10));
-        assert_eq!(
-            weights.share(Rate::from_bits_per_sec(1_000_000_005), Responsive).bits_per_sec(),
-            700_000_003
-        );
-        assert_eq!(Weights::new([u32::MAX, u32::MAX, 0]).sum(), 2);
-    }
-
-    #[test]
-    fn an_idle_queue_saves_nothing_up() {
-        let mut balance = Balance::new(Weights::new([1, 1, 0]));
-        for _ in 0..100 {
-            balance.order([true, false, false]);
-            balance.sent(Standard, 1500);
-        }
-        // One packet ahead, not a hundred: the responsive queue goes first once, then they take turns.
-        let order: Vec<_> = (0..4)
-            .map(|_| {
-                let order = balance.order([true, true, false]);
-                let first = order.into_iter().find(|queue| *queue != EcnResponsive).unwrap();
-                balance.sent(first, 1500);
-                first
-            })
-            .collect();
-        assert_eq!(order, [Responsive, Responsive, Standard, Responsive]);
-    }
-
-    #[test]
-    fn a_full_bucket_lets_one_burst_go() {
-        // 8 Mbit/s split 1:1 is one byte per 2 us and queue.
-        let mut split =
-            HardSplit::new(Weights::new([5, 5, 0]), Rate::from_bits_per_sec(8_000_000), 3000, 1500);
-        let now = Time::ZERO;
-        for _ in 0..2 {
-            assert!(split.may_send(Standard, now));
-            split.sent(Standard, now, 1500);
-        }
-        assert!(!split.may_send(Standard, now));
-        assert!(split.may_send(Responsive, now));
-        let ready = split.ready(Standard, now);
-        assert_eq!(ready, Time::from_nanos(1500 * 2000));
-        assert!(split.may_send(Standard, ready));
-        assert!(!split.may_send(Standard, Time::from_nanos(ready.as_nanos() - 1)));
-        assert_eq!(split.order(now), [Responsive, Standard, EcnResponsive]);
-    }
-
-    #[test]
-    fn three_queues_get_their_weights() {
-        let weights = Weights::new([10, 20, 50]);
-        let rate = Rate::from_bits_per_sec(8_000_000);
-        let shares = QueueChoice::ALL.map(|queue| weights.share(rate, queue).bits_per_sec());
-        assert_eq!(shares, [1_000_000, 2_000_000, 5_000_000]);
-        let mut balance = Balance::new(weights);
-        let mut split = HardSplit::new(weights, rate, 2000, 1000);
-        let (mut shared, mut hard) = ([0; 3], [0; 3]);
-        for packet in 0..8_000 {
-            let first = balance.order([true; 3])[0];
-            balance.sent(first, 1000);
-            shared[first as usize] += 1;
-            // A packet takes the link 1 ms.
-            let now = Time::from_nanos(packet * 1_000_000);
-            let first = split.order(now).into_iter().find(|queue| split.may_send(*queue, now));
-            let first = first.expect("earliest deadline first fills the link");
-            split.sent(first, now, 1000);
-            hard[first as usize] += 1;
-        }
-        assert_eq!(shared, [1_000, 2_000, 5_000]);
-        for (got, want) in hard.into_iter().zip([1_000_i32, 2_000, 5_000]) {
-            assert!((got - want).abs() <= 2, "{hard:?}");
-        }
-    }
-
-    #[test]
-    fn of_three_queues_an_idle_one_neither_saves_nor_loses() {
-        let mut balance = Balance::new(Weights::new([1, 1, 1]));
-        for _ in 0..100 {
-            let order = balance.order([true, false, true]);
-            let first = order.into_iter().find(|queue| *queue != Responsive).unwrap();
-            balance.sent(first, 1500);
-        }
-        let order: Vec<_> = (0..6)
-            .map(|_| {
-                let first = balance.order([true; 3])[0];
-                balance.sent(first, 1500);
-                first
-            })
-            .collect();
-        for queue in QueueChoice::ALL {
-            // Two each; who was a packet ahead before has one less.
-            let turns = order.iter().filter(|first| **first == queue).count();
-            assert!((1..=3).contains(&turns), "{order:?}");
-        }
-    }
-}
+mod tests;

@@ -124,6 +124,7 @@ fn step(call: u32, event: &Event) -> Step {
             EventKind::Drop(_) => Act::Dropped,
             EventKind::Mark(MarkReason::Aqm) => Act::Marked,
             EventKind::Mark(MarkReason::CeThreshold) => Act::ThresholdMarked,
+            EventKind::Mark(MarkReason::Challenge) => panic!("CoDel challenges nobody"),
         },
         id: event.packet.id,
         ecn: event.packet.ecn,

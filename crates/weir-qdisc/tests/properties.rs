@@ -219,7 +219,8 @@ fn crq(split: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
             "standard {standard} responsive {responsive} ecn_responsive {ecn}"
         )),
     ];
-    (queues, split, any::<bool>()).prop_map(|(queues, split, drain)| {
+    let more = flags(&["challenge 10ms"]);
+    (queues, split, any::<bool>(), more).prop_map(|(queues, split, drain, more)| {
         let switching = if drain { "drain" } else { "immediate" };
         // Weights of two queues say nothing of a third.
         let three = queues.contains("ecn_responsive");
@@ -227,7 +228,7 @@ fn crq(split: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
             Some((one, other)) if three => format!("{one}:{other}:{one}"),
             _ => word.to_owned(),
         });
-        format!("crq {queues} {} switching {switching}", split.collect::<Vec<_>>().join(" "))
+        format!("crq {queues} {} switching {switching} {more}", split.collect::<Vec<_>>().join(" "))
     })
 }
 
@@ -240,6 +241,7 @@ fn shared() -> impl Strategy<Value = String> {
     prop_oneof![
         weights().prop_map(|weights| format!("sharing {weights} split shared")),
         Just("sharing strict split shared".to_owned()),
+        Just("sharing flows split shared".to_owned()),
     ]
 }
 

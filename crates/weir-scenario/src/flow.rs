@@ -322,7 +322,12 @@ impl Flow {
             }
         }
         // World sim has more of them; the others refuse those before anything runs.
-        if self.real_controller().is_err() && weir_cc::find(&self.controller).is_err() {
+        if self.real_controller().is_err()
+            && let Err(error) = weir_cc::find(&self.controller)
+        {
+            if self.controller.trim().contains(char::is_whitespace) {
+                return fail("controller", error.to_string());
+            }
             let error = traffic::UnknownController::in_any_world(self.stack, &self.controller);
             return fail("controller", error.to_string());
         }

@@ -258,7 +258,9 @@ impl Recorder {
                     bin.dropped += 1;
                     match reason {
                         DropReason::Overflow | DropReason::Evicted => queue.overflowed += u64::from(counts),
-                        DropReason::Aqm | DropReason::Early => queue.dropped += u64::from(counts),
+                        DropReason::Aqm | DropReason::Early | DropReason::Challenge => {
+                            queue.dropped += u64::from(counts);
+                        }
                     }
                 }
                 EventKind::Mark(_) => {

@@ -119,6 +119,7 @@ fn what_cannot_work_is_refused_by_key() {
         ("eth0 rate 1mbit sharing 0:5", "sharing: '0:5' is not STANDARD:RESPONSIVE in weights"),
         ("eth0 rate 1mbit sharing 1:2:3", "sharing: '1:2:3' is not"),
         ("eth0 rate 1mbit sharing strict split hard", "split: strict priority"),
+        ("eth0 rate 1mbit sharing flows", "sharing: the weights of HTB's classes do not follow flows"),
         ("eth0 rate 1mbit standard cake unlimited limit 10p", "'limit' is not a word of cake"),
         ("eth0 rate 1mbit queues cake/codel", "unlimited: HTB shapes here"),
     ] {

@@ -4,10 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use weir_core::{Bytes, QueueChoice, Seed};
+use weir_core::{Bytes, Duration, QueueChoice, Seed};
 
 use super::{BfifoConfig, BuildContext, CodelKeys, ConfigError, Keys, QdiscConfig, Word};
-use crate::crq::{Crq, CrqConfig, Sharing, Split, Switching};
+use crate::crq::{Challenges, Crq, CrqConfig, Sharing, Split, Switching};
 use crate::limit::serde_as_words;
 use crate::{Limit, Qdisc};
 
@@ -33,7 +33,7 @@ pub struct CrqKeys {
     /// The queue of flows that answer to marks; `None` to treat them as responsive if marks are the main signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn_responsive: Option<QdiscConfig>,
-    /// How the link is divided: `equal`, `strict` or weights `STANDARD:RESPONSIVE` or
+    /// How the link is divided: `equal`, `flows`, `strict` or weights `STANDARD:RESPONSIVE` or
     /// `STANDARD:RESPONSIVE:ECN_RESPONSIVE`.
     pub sharing: Sharing,
     /// Whether unused shares are lent: `hard` (no) or `shared`.
@@ -42,7 +42,13 @@ pub struct CrqKeys {
     pub burst: Limit,
     /// How flows change queues: `immediate` or `drain`.
     pub switching: Switching,
+    /// Flows are challenged once in this time on the average; `None` for never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub challenge: Option<Duration>,
 }
+
+/// Closer challenges would leave no flow any rate, and longer ones no verdict.
+const CHALLENGES: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(3600);
 
 impl Default for CrqKeys {
     fn default() -> Self {
@@ -54,6 +60,7 @@ impl Default for CrqKeys {
             split: SplitKind::default(),
             burst: Limit::Packets(2),
             switching: Switching::default(),
+            challenge: None,
         }
     }
 }
@@ -91,11 +98,16 @@ impl CrqKeys {
             };
             config.build(&own).map_err(|error| ConfigError::Child { key, error: Box::new(error) })
         };
-        let config = CrqConfig { sharing: self.sharing, split, switching: self.switching };
+        let config = CrqConfig { sharing: self.sharing, split, switching: self.switching, mtu: context.mtu };
+        let challenges = self.challenges(context)?;
+        let challenging = |crq: Crq| match challenges {
+            Some(challenges) => crq.challenging(challenges),
+            None => crq,
+        };
         let standard = child(&self.standard, QueueChoice::Standard, "standard")?;
         let responsive = child(&self.responsive, QueueChoice::Responsive, "responsive")?;
         let Some(ecn_responsive) = &self.ecn_responsive else {
-            return Crq::new(config, standard, responsive);
+            return Crq::new(config, standard, responsive).map(challenging);
         };
         for (queue, key) in [(&self.standard, "standard"), (ecn_responsive, "ecn_responsive")] {
             if !queue.marks() {
@@ -105,7 +117,17 @@ impl CrqKeys {
             }
         }
         let ecn_responsive = child(ecn_responsive, QueueChoice::EcnResponsive, "ecn_responsive")?;
-        Crq::with_ecn_responsive(config, standard, responsive, ecn_responsive)
+        Crq::with_ecn_responsive(config, standard, responsive, ecn_responsive).map(challenging)
+    }
+
+    fn challenges(&self, context: &BuildContext) -> Result<Option<Challenges>, ConfigError> {
+        let Some(mean) = self.challenge else { return Ok(None) };
+        if !CHALLENGES.contains(&mean) {
+            let reason =
+                format!("{mean} is not from {} to {}; give such as 1s", CHALLENGES.start(), CHALLENGES.end());
+            return Err(ConfigError::refused("challenge", reason));
+        }
+        Ok(Some(Challenges::new(mean, self.marks(), context.seed.stream("challenge"))))
     }
 
     /// What a queue of a hard split may send at once after a pause, in wire bytes on a given link.
@@ -138,6 +160,7 @@ impl Keys for CrqKeys {
         Word::value("split", "shared"),
         Word::value("burst", "2p"),
         Word::value("switching", "drain"),
+        Word::value("challenge", "1s"),
     ];
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
@@ -161,6 +184,7 @@ impl fmt::Display for CrqKeys {
         }
         match self.sharing {
             Sharing::StrictPriority => f.write_str("strict priority")?,
+            Sharing::Flows => f.write_str("by flows")?,
             Sharing::Equal if self.queues() > 2 => write!(f, "split {} equal", self.split)?,
             Sharing::Equal => write!(f, "split {} 50:50", self.split)?,
             Sharing::Weighted { .. } => write!(f, "split {} {}", self.split, self.sharing)?,
@@ -170,6 +194,9 @@ impl fmt::Display for CrqKeys {
         }
         if self.switching == Switching::Drain {
             f.write_str(", drain")?;
+        }
+        if let Some(mean) = self.challenge {
+            write!(f, ", challenge {mean}")?;
         }
         f.write_str(")")
     }
@@ -182,6 +209,7 @@ impl FromStr for Sharing {
         match text {
             "equal" => Ok(Self::Equal),
             "strict" => Ok(Self::StrictPriority),
+            "flows" => Ok(Self::Flows),
             _ if text.split('/').all(|weight| weight.parse::<u32>().is_ok()) && text.contains('/') => {
                 Err(ConfigError::Spelling { old: text.to_owned(), new: text.replace('/', ":") })
             }
@@ -196,7 +224,7 @@ impl FromStr for Sharing {
                     }
                     _ => Err(ConfigError::value(
                         text,
-                        "'equal', 'strict' or weights STANDARD:RESPONSIVE such as 30:70, with ecn_responsive three",
+                        "'equal', 'flows', 'strict' or weights STANDARD:RESPONSIVE such as 30:70, with ecn_responsive three",
                     )),
                 }
             }
@@ -215,6 +243,7 @@ impl fmt::Display for Sharing {
                 write!(f, "{standard}:{responsive}:{ecn_responsive}")
             }
             Self::StrictPriority => f.write_str("strict"),
+            Self::Flows => f.write_str("flows"),
         }
     }
 }

@@ -155,6 +155,10 @@ fn descriptions_fit_a_line() {
             "crq sharing strict split shared",
             "crq(standard bfifo 1bdp, responsive codel 5ms/100ms limit 1bdp, strict priority)",
         ),
+        (
+            "crq sharing flows split shared challenge 1s",
+            "crq(standard bfifo 1bdp, responsive codel 5ms/100ms limit 1bdp, by flows, challenge 1s)",
+        ),
     ] {
         assert_eq!(words(line).to_string(), description);
     }
@@ -217,6 +221,8 @@ fn what_cannot_work_is_refused_by_name() {
         ("codel ce_threshold 1000s", "ce_threshold"),
         ("crq sharing 0:1", "sharing"),
         ("crq sharing strict", "split"),
+        ("crq sharing flows", "split"),
+        ("crq challenge 1ms", "challenge"),
         ("crq burst 1513b", "burst"),
         ("crq burst 1bdp", "burst"),
         ("crq standard crq", "standard"),

@@ -4,7 +4,7 @@
 use thiserror::Error;
 use weir_core::Duration;
 
-use crate::Limit;
+use crate::{Limit, Sharing};
 
 /// Why a configuration cannot be read or built.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -73,11 +73,11 @@ pub enum ConfigError {
         /// `standard` or `responsive`.
         key: &'static str,
     },
-    /// Priority and fixed shares exclude each other.
+    /// A hard split keeps fixed shares apart.
     #[error(
-        "split: strict priority has no shares to keep apart; use split shared, or sharing equal or by weights"
+        "split: with sharing {0} there are no fixed shares to keep apart; use split shared, or sharing equal or by weights"
     )]
-    StrictHardSplit,
+    NoFixedShares(Sharing),
     /// A burst in which no packet fits.
     #[error(
         "burst: {burst} bytes are less than one packet of {mtu}; give at least 1p, or 2p for full shares"

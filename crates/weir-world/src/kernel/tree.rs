@@ -189,6 +189,16 @@ fn check_crq(keys: &CrqKeys) -> Result<(), KernelWorldError> {
             "the kernel's queues cannot hold a flow's packets until its others have left; use \"immediate\"",
         ));
     }
+    if keys.sharing == Sharing::Flows {
+        return Err(cannot(
+            "bottleneck.qdisc.sharing",
+            "the weights of HTB's classes do not follow flows; use \"equal\" or weights",
+        ));
+    }
+    if keys.challenge.is_some() {
+        let message = "the kernel's disciplines drop and mark by their own rules alone; leave the key out";
+        return Err(cannot("bottleneck.qdisc.challenge", message));
+    }
     if keys.sharing == Sharing::StrictPriority && keys.split == SplitKind::Hard {
         let message = "strict priority needs \"shared\"".to_owned();
         return Err(KernelWorldError::Cannot { key: "bottleneck.qdisc.split".to_owned(), message });

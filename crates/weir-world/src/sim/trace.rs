@@ -29,6 +29,7 @@ fn drop_reason(reason: DropReason) -> &'static str {
         DropReason::Evicted => "evicted",
         DropReason::Aqm => "aqm",
         DropReason::Early => "early",
+        DropReason::Challenge => "challenge",
     }
 }
 
@@ -37,6 +38,7 @@ pub(super) fn mark_reason(reason: MarkReason) -> &'static str {
     match reason {
         MarkReason::Aqm => "aqm",
         MarkReason::CeThreshold => "ce_threshold",
+        MarkReason::Challenge => "challenge",
     }
 }
 
