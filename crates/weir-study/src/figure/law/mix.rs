@@ -290,9 +290,12 @@ impl Setting {
         ])
     }
 
-    fn controller(&self, class: Class, random: &mut Random) -> &'static str {
+    fn controller(&self, class: Class, random: &mut Random) -> String {
         let ecn = self.marks && random.happens(0.6);
-        match class {
+        if class == Class::Adversary && random.happens(0.5) {
+            return evader(random);
+        }
+        let name = match class {
             Class::Aimd => random.one(&["reno", "cubic", "cubic", "cubic-rfc9438"]),
             Class::Scalable if self.is_l4s => random.weighted(&[("prague", 0.8), ("dctcp", 0.2)]),
             Class::Scalable => random.one(&["prague", "dctcp"]),
@@ -306,7 +309,8 @@ impl Setting {
                 random.weighted(&[("saw-tooth", 0.4), ("dip", 0.3), ("dip-3", 0.15), ("dip-4", 0.15)])
             }
             Class::Udp => "",
-        }
+        };
+        name.to_owned()
     }
 
     fn flow(&self, index: usize, class: Class, random: &mut Random) -> Flow {
@@ -321,7 +325,7 @@ impl Setting {
         // Some come late, some leave early.
         let start = if random.happens(0.08) { self.length * random.between(0.2, 0.4) } else { start };
         // Those who keep what slow start finds find much where they are first.
-        let is_first = random.happens(0.7) && keeps_window(controller);
+        let is_first = random.happens(0.7) && keeps_window(&controller);
         let start = if is_first { start.min(self.spread) * 0.02 } else { start };
         let end = if random.happens(0.08) { self.length * random.between(0.7, 0.9) } else { self.length };
         let two_way = random.happens(0.2);
@@ -331,12 +335,12 @@ impl Setting {
         let (bleaches, abuses) = (random.happens(0.04), random.happens(0.25));
         let mut flow = Flow {
             name: format!("f{index}"),
-            controller: controller.to_owned(),
+            controller: controller.clone(),
             rtt: Some(micros(rtt)),
             start: micros(start),
             duration: Some(micros(end - start)),
             // BBR 2 and 3 that ask for ECN ignore marks on long paths, so those that use it have names of their own.
-            ecn: asks && !matches!(controller, "bbr2" | "bbr3"),
+            ecn: asks && !matches!(controller.as_str(), "bbr2" | "bbr3"),
             ..Flow::of(stack)
         };
         if class == Class::Udp {
@@ -390,6 +394,25 @@ impl Setting {
             ..Workload::new(WorkloadKind::Poisson, random.one(&[Stack::Tcp, Stack::Quic]))
         }
     }
+}
+
+/// A sender that draws what it does: it gives way too little or too briefly to leave anybody more room, or in its own
+/// time.
+fn evader(random: &mut Random) -> String {
+    let depth = if random.happens(0.2) { 0 } else { 5 + random.below(41) };
+    // Who gives way deeply does so briefly.
+    let hold = if depth > 25 { 1 } else { 1 + random.below(3) };
+    let swing = if random.happens(0.4) { 0 } else { 10 + random.below(51) };
+    let noise = if random.happens(0.5) { 0 } else { 2 + random.below(24) };
+    let every = if random.happens(0.7) { 1 } else { 2 + random.below(3) };
+    let ceiling = 100 + random.below(101);
+    let period = random.log_between(4.0, 64.0) as u64;
+    let pace = if random.happens(0.3) { 100 + random.below(100) } else { 0 };
+    let lag = random.below(4);
+    format!(
+        "evader depth {depth} lag {lag} hold {hold} swing {swing} period {period} noise {noise} every {every} \
+         ceiling {ceiling} pace {pace}"
+    )
 }
 
 /// Whether a controller keeps a window that it found at its first signal.

@@ -58,7 +58,7 @@ impl Class {
 
     /// The class of a controller by its name; none of one that no mix has.
     pub fn of(controller: &str) -> Option<Self> {
-        Some(match controller {
+        Some(match controller.split_whitespace().next().unwrap_or_default() {
             "reno" | "cubic" | "cubic-rfc9438" => Self::Aimd,
             "dctcp" | "dctcp-rfc8257" | "dctcp-linux318" | "prague" => Self::Scalable,
             "bbr2" | "bbr3" | "bbr2-ecn" | "bbr3-ecn" => Self::Bbr,
