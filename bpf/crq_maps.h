@@ -9,6 +9,20 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#ifndef WEIR_NO_JUDGE
+/* What the judge computes on its way; softirqs are off, so nobody comes between. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, unsigned int);
+	__type(value, short[64]);
+} scratch SEC(".maps");
+
+#define WEIR_FEATURES_AT(name)     \
+	unsigned int nothing = 0;      \
+	short *name = bpf_map_lookup_elem(&scratch, &nothing)
+#endif
+
 #include "table.h"
 
 /* Written at load into a read-only section of its own; crates/weir-kernel/src/config.rs mirrors the layout. */
@@ -25,7 +39,7 @@ struct weir_crq_config {
 	u8 test_clock;          /* 1: a packet's time stamp is the time */
 	u8 emit_events;         /* 1: each ended cycle is written to `events` */
 	u8 fast;                /* 1: the settings are those that fast_path.h knows (weir_fast_applies) */
-	u8 reserved[2];
+	u8 reserved[6];
 	u8 reasons[256];        /* 1 for each core drop reason that is a queue discipline's */
 	u8 reasons_of_subsystem[64];
 };

@@ -10,6 +10,8 @@
 #define WEIR_FROM_BUFFER 256
 #define WEIR_READ_TCP_OPTIONS 0
 
+#define WEIR_NO_JUDGE
+
 #include "core.h"
 #include "crq_maps.h"
 

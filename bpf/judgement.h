@@ -6,7 +6,7 @@
 #ifndef WEIR_JUDGEMENT_H
 #define WEIR_JUDGEMENT_H
 
-#include "law_state.h"
+#include "judge.h"
 
 /* The exact time, where cycles end; otherwise a coarse clock does, and on some machines costs a third of the packet. */
 #ifndef WEIR_EXACT_NOW
@@ -122,27 +122,61 @@ WEIR_INLINE void weir_forget_signals(struct weir_flow *flow)
 	}
 }
 
-/* Casts the vote of one signal kind and lets the majority decide. Where the sum grows beyond what is kept, both counts
- * are halved: the past fades, and nobody can save up more than so many votes. */
-WEIR_INLINE void weir_vote(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 responsive,
-			   struct weir_assessment *out)
+/* Counts a vote. Where the sum grows beyond what is kept, both counts are halved: the past fades, and nobody can save up
+ * more than so many votes. */
+WEIR_INLINE void weir_count_vote(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 responsive,
+				 struct weir_assessment *out)
 {
 	u16 *votes = flow->votes[kind];
 	u32 kept = params->votes_kept ? params->votes_kept : 0xffff;
 
 	votes[!responsive]++;
 	out->vote[kind] = responsive ? WEIR_RESPONSIVE : WEIR_UNRESPONSIVE;
-	if (votes[0] > votes[1])
-		flow->verdict[kind] = WEIR_RESPONSIVE;
-	else if (votes[0] < votes[1])
-		flow->verdict[kind] = WEIR_UNRESPONSIVE;
-	else if (params->tie)
-		flow->verdict[kind] = params->tie;
 	if ((u32)votes[0] + votes[1] > kept && (u32)votes[0] + votes[1] > 2) {
 		votes[0] >>= 1;
 		votes[1] >>= 1;
 	}
+}
+
+/* Casts the vote of one signal kind and lets the majority decide. */
+WEIR_INLINE void weir_vote(const struct weir_law_params *params, struct weir_flow *flow, u32 kind, u32 responsive,
+			   struct weir_assessment *out)
+{
+	const u16 *votes = flow->votes[kind];
+	u32 lead = votes[0] + responsive, lag = votes[1] + !responsive;
+
+	if (lead > lag)
+		flow->verdict[kind] = WEIR_RESPONSIVE;
+	else if (lead < lag)
+		flow->verdict[kind] = WEIR_UNRESPONSIVE;
+	else if (params->tie)
+		flow->verdict[kind] = params->tie;
+	weir_count_vote(params, flow, kind, responsive, out);
 	WEIR_REREAD; /* the verifier would follow each verdict apart */
+}
+
+/*
+ * What the judge finds is one verdict for both kinds of signals: a flow that is asked by losses and by marks has one
+ * window to answer with. That for marks it has where it got some, or where marks choose.
+ */
+WEIR_INLINE void weir_conclude(const struct weir_law_params *params, struct weir_flow *flow, struct weir_assessment *out)
+{
+	s32 score = weir_judge(flow), sure = WEIR_SURE;
+	u32 verdict = flow->verdict[WEIR_LOSS];
+
+	if (!verdict)
+		sure = flow->conduct.signals < WEIR_FEW_SIGNALS ? WEIR_SURE_AT_FIRST : 0;
+	if (score > sure)
+		verdict = WEIR_RESPONSIVE;
+	else if (score < -sure)
+		verdict = WEIR_UNRESPONSIVE;
+	flow->verdict[WEIR_LOSS] = (u8)verdict;
+	weir_count_vote(params, flow, WEIR_LOSS, score > 0, out);
+	if (flow->conduct.marks || params->main_signal == WEIR_MARK) {
+		flow->verdict[WEIR_MARK] = (u8)verdict;
+		weir_count_vote(params, flow, WEIR_MARK, score > 0, out);
+	}
+	WEIR_REREAD;
 }
 
 /* Judges at the end of cycle n, before the history moves on (paper section III-A.1, "Responsiveness criteria"). */
@@ -150,7 +184,7 @@ WEIR_INLINE void weir_assess(const struct weir_law_params *params, struct weir_f
 {
 	u32 limit = params->mss * params->min_window_segments;
 	u32 tested = params->min_window_on_signalled ? flow->window[2] : flow->window[0];
-	u32 responsive;
+	u32 responsive, news;
 	int i;
 
 	out->cycle = flow->cycle;
@@ -161,11 +195,15 @@ WEIR_INLINE void weir_assess(const struct weir_law_params *params, struct weir_f
 	out->signals[WEIR_MARK] = weir_signals(params, flow, WEIR_MARK, 2);
 	out->class_before = weir_law_class(flow);
 	out->choice_before = weir_law_choice(params, flow);
-	if (!out->signals[WEIR_LOSS] && !out->signals[WEIR_MARK]) {
+	news = params->whole_conduct ? flow->conduct.news : out->signals[WEIR_LOSS] | out->signals[WEIR_MARK];
+	if (!news) {
 		out->judgement = WEIR_NO_SIGNAL;
 	} else if (params->skip_first_cycle && flow->cycle - flow->first_cycle < 3) {
 		out->judgement = WEIR_PARTIAL_CYCLE;
 		flow->withheld = weir_add_count(flow->withheld, 1);
+	} else if (params->whole_conduct) {
+		out->judgement = WEIR_VOTED;
+		weir_conclude(params, flow, out);
 	} else if (params->min_window_inclusive ? tested < limit : tested <= limit) {
 		out->judgement = WEIR_SMALL_WINDOW;
 		flow->withheld = weir_add_count(flow->withheld, 1);
@@ -228,6 +266,7 @@ WEIR_INLINE void weir_begin_anew(struct weir_flow *flow)
 	for (i = 0; i < WEIR_HISTORY; i++)
 		flow->window[i] = 0;
 	weir_forget_signals(flow);
+	weir_break_off(&flow->conduct);
 	flow->state &= WEIR_SHOWN;
 	flow->spin_run = 0; /* for TCP a part of an edge, which the state no longer says is there */
 	flow->shortest = 0;
@@ -348,6 +387,8 @@ WEIR_INLINE void weir_end_cycle(const struct weir_law_params *params, struct wei
 		.marks = weir_signals(params, flow, WEIR_MARK, 0),
 		.first = flow->cycle == flow->first_cycle,
 	};
+	if (params->whole_conduct)
+		weir_judge_cycle(flow, now);
 	weir_assess(params, flow, &out->assessed);
 	weir_blur_outcome(out, flow->cycle);
 	if (flow->cycle != flow->first_cycle || !params->skip_first_cycle) {
@@ -376,6 +417,7 @@ WEIR_INLINE void weir_end_cycle(const struct weir_law_params *params, struct wei
 	 * that still wait in the old queue would undo that, hence the floor. */
 	if (params->reset_on_switch && out->assessed.choice_before != out->assessed.choice_after) {
 		weir_forget_signals(flow);
+		weir_break_off(&flow->conduct);
 		flow->signal_floor = flow->cycle;
 		flow->shortest = 0; /* another queue, and so another round trip */
 	}

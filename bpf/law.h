@@ -382,6 +382,7 @@ WEIR_INLINE void weir_law_look(const struct weir_law_params *params, struct weir
 		flow->votes[WEIR_LOSS][1] = 0;
 		flow->votes[WEIR_MARK][0] = 0;
 		flow->votes[WEIR_MARK][1] = 0;
+		flow->conduct = (struct weir_conduct){ .cycles = 0 };
 	}
 	weir_begin_anew(flow);
 	flow->last_rtt = 0;

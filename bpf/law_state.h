@@ -144,6 +144,8 @@ struct weir_law_params {
 	u8 loss_without_ecn;        /* where marks choose, a flow that is Not-ECT goes by its verdict on losses */
 	u8 timestamp_cycles;        /* TCP: the echo of the other direction's newest timestamp completes the second half */
 	u8 cycle_guard;             /* no cycle is shorter than half of what its flow's short ones take */
+	u8 whole_conduct;           /* a vote is what the judge makes of all cycles so far; else of two windows */
+	u8 unused[3];
 };
 
 #define WEIR_HISTORY 3 /* the cycles n, n-1 and n-2: nothing older is judged by */
@@ -202,7 +204,56 @@ struct weir_law_params {
 #define WEIR_UNBOOKED 0x4000
 
 /*
- * One flow, both directions, in 120 bytes. Index 0 of the arrays is the current cycle n, index 2 is n-2.
+ * What a flow's conduct has been: running means over its cycles, by which judge.h judges. Logs of base 2 in units of
+ * 1/256; `x4` and the like say by how much a mean is finer than that. A window is payload bytes of a cycle, a rate those
+ * over its length. A block is eight cycles.
+ */
+struct weir_conduct {
+	u16 rate[2];          /* of the two cycles before */
+	s16 block_window;     /* sums over the present block of what cycles are above the mean */
+	s16 block_rate;
+	u16 mean_window;      /* x2, of blocks */
+	u16 mean_rate;        /* x2 */
+	u16 spread_window;    /* x16, what blocks differ from their mean by */
+	u16 spread_rate;      /* x16 */
+	u16 last_window;      /* of the block before */
+	u16 last_rate;
+	s16 after_signals;    /* x16, change of window from a block with signals to the next */
+	s16 after_quiet;      /* x16, from one without */
+	u16 highest;          /* windows of blocks, forgotten slowly */
+	u16 lowest;
+	s16 later_window;     /* x16, change over the two cycles behind one with signals */
+	s16 later_rate;       /* x16 */
+	u16 jump_window;      /* x16, what a cycle differs from the one before by */
+	u16 jump_rate;        /* x16 */
+	s16 gave_window;      /* x16, change from a cycle with signals to the mean of the second to fifth behind it */
+	s16 gave_rate;        /* x16 */
+	u16 reference_window; /* of the cycle whose answer is awaited */
+	u16 reference_rate;
+	s16 sum_window;       /* of changes since */
+	s16 sum_rate;
+	s16 grew;             /* x64, change of window from cycle to cycle while there are no signals */
+	u16 signalled;        /* share of cycles with signals, of 32000 */
+	u16 losses;           /* x16, segments a cycle */
+	u16 marks;            /* x16 */
+	u16 size;             /* x4, log of packets a cycle */
+	s16 marked;           /* x8, log of the share of packets that are marked, in cycles with signals */
+	u8 cycles;            /* how many values are in each mean, at most 255 */
+	u8 blocks;
+	u8 signals;
+	u8 answers;
+	u8 quiet;
+	u8 blocks_fell;       /* share of blocks that are smaller than the one before, of 250; so the next three */
+	u8 answered;          /* of signals behind which window and rate fell within three cycles */
+	u8 lasted;            /* of signals behind which both were lower over four cycles */
+	u8 fell_alone;        /* of cycles without signals in which both fell */
+	u8 flags;             /* of judge.h, so the next */
+	u8 places;
+	u8 news;              /* 1: the last cycle told something that a judgement is due on */
+};
+
+/*
+ * One flow, both directions, in 192 bytes. Index 0 of the arrays is the current cycle n, index 2 is n-2.
  *
  * Two unions hold what never is in use together. Which counters of signals are, is a setting (byte_counters). Which
  * transport's fields are, says `kind`: where the key has no protocol, TCP and QUIC can share an entry, and the one that
@@ -255,6 +306,7 @@ struct weir_flow {
 	u8 looks;             /* round trips of activity in the present cycle */
 	u8 shortest;          /* weir_length_of() what the flow's short cycles take; 0 not known */
 	u32 newest;           /* TCP: the newest timestamp of the other direction, or the end of its data */
+	struct weir_conduct conduct;
 };
 
 struct weir_cycle_end {
@@ -334,12 +386,13 @@ WEIR_INLINE void weir_law_robust(struct weir_law_params *params)
 	weir_law_paper(params);
 	params->ignore_optimistic_acks = 1;
 	params->verdict_lapses = 1;
-	params->votes_kept = 32;
+	params->votes_kept = 8;
 	params->spin_needs_reverse = 1;
 	params->loss_without_ecn = 1;
 	params->sack_completes_half = 1;
 	params->timestamp_cycles = 1;
 	params->cycle_guard = 1;
+	params->whole_conduct = 1;
 }
 
 WEIR_INLINE void weir_law_comsys(struct weir_law_params *params)

@@ -121,7 +121,7 @@ impl ProgramConfig {
         out.field("test_clock", &[self.test_clock.into()]);
         out.field("emit_events", &[self.events.into()]);
         out.field("fast", &[self.params.has_fast_path().into()]);
-        out.field("reserved", &[0; 2]);
+        out.field("reserved", &[0; 6]);
         out.field("reasons", &core);
         out.field("reasons_of_subsystem", &own);
         out

@@ -92,6 +92,8 @@ pub(crate) struct Params {
     pub(crate) loss_without_ecn: u8,
     pub(crate) timestamp_cycles: u8,
     pub(crate) cycle_guard: u8,
+    pub(crate) whole_conduct: u8,
+    pub(crate) unused: [u8; 3],
 }
 
 /// State of one flow. Mirrors `struct weir_flow`; of its unions the fields that most settings and TCP use.
@@ -126,6 +128,8 @@ pub(crate) struct Flow {
     pub(crate) looks: u8,
     pub(crate) shortest: u8,
     pub(crate) newest: u32,
+    /// `struct weir_conduct`, which nothing here looks into.
+    pub(crate) conduct: [[u16; 12]; 3],
 }
 
 /// A cycle that ended. Mirrors `struct weir_cycle_end`.
@@ -182,7 +186,7 @@ pub(crate) unsafe trait Plain: Copy {}
 
 // SAFETY: as the compared layouts show.
 unsafe impl Plain for Key {}
-// SAFETY: as above; four words and 36 octets.
+// SAFETY: as above; four words and 40 octets.
 unsafe impl Plain for Params {}
 // SAFETY: as above.
 unsafe impl Plain for Outcome {}
@@ -327,8 +331,8 @@ mod tests {
     unsafe extern "C" {
         static weir_packet_layout: [u32; 28];
         static weir_key_layout: [u32; 7];
-        static weir_law_params_layout: [u32; 41];
-        static weir_flow_layout: [u32; 30];
+        static weir_law_params_layout: [u32; 43];
+        static weir_flow_layout: [u32; 31];
         static weir_cycle_end_layout: [u32; 9];
         static weir_assessment_layout: [u32; 14];
         static weir_outcome_layout: [u32; 8];
@@ -419,7 +423,9 @@ mod tests {
             spin_needs_reverse,
             loss_without_ecn,
             timestamp_cycles,
-            cycle_guard
+            cycle_guard,
+            whole_conduct,
+            unused
         );
         // The last is QUIC's, which begins where TCP's second field does.
         let ours = [
@@ -452,6 +458,7 @@ mod tests {
             offset_of!(Flow, law),
             offset_of!(Flow, shortest),
             offset_of!(Flow, newest),
+            offset_of!(Flow, conduct),
             offset_of!(Flow, highest_ack),
         ];
         // SAFETY: a constant array of the C side; its length is checked there against the same count.

@@ -58,8 +58,8 @@ extern const u32 weir_counters_layout[2];
 extern const u32 weir_filter_layout[1];
 extern const u32 weir_packet_layout[28];
 extern const u32 weir_key_layout[7];
-extern const u32 weir_law_params_layout[41];
-extern const u32 weir_flow_layout[30];
+extern const u32 weir_law_params_layout[43];
+extern const u32 weir_flow_layout[31];
 extern const u32 weir_cycle_end_layout[9];
 extern const u32 weir_assessment_layout[14];
 extern const u32 weir_outcome_layout[8];
@@ -276,7 +276,7 @@ const u32 weir_key_layout[7] = {
 	high_port), AT(weir_key, protocol), AT(weir_key, reserved)
 };
 
-const u32 weir_law_params_layout[41] = {
+const u32 weir_law_params_layout[43] = {
 	sizeof(struct weir_law_params), AT(weir_law_params, mss), AT(weir_law_params, min_window_segments),
 	AT(weir_law_params, response_numerator), AT(weir_law_params, response_denominator), AT(weir_law_params,
 	main_signal), AT(weir_law_params, tie), AT(weir_law_params, spin_debounce), AT(weir_law_params,
@@ -292,17 +292,18 @@ const u32 weir_law_params_layout[41] = {
 	key_has_protocol), AT(weir_law_params, ignore_optimistic_acks), AT(weir_law_params, plausible_sequence),
 	AT(weir_law_params, lapse_round_trips), AT(weir_law_params, verdict_lapses), AT(weir_law_params, votes_kept),
 	AT(weir_law_params, spin_needs_reverse), AT(weir_law_params, loss_without_ecn),
-	AT(weir_law_params, timestamp_cycles), AT(weir_law_params, cycle_guard)
+	AT(weir_law_params, timestamp_cycles), AT(weir_law_params, cycle_guard),
+	AT(weir_law_params, whole_conduct), AT(weir_law_params, unused)
 };
 
-const u32 weir_flow_layout[30] = {
+const u32 weir_flow_layout[31] = {
 	sizeof(struct weir_flow), AT(weir_flow, cycle_started), AT(weir_flow, bytes), AT(weir_flow, packets),
 	AT(weir_flow, cycle), AT(weir_flow, first_cycle), AT(weir_flow, signal_floor), AT(weir_flow, cycle_packets),
 	AT(weir_flow, window), AT(weir_flow, loss), AT(weir_flow, mark), AT(weir_flow, votes), AT(weir_flow, marker),
 	AT(weir_flow, right_edge), AT(weir_flow, highest_ack), AT(weir_flow, second_marker), AT(weir_flow,
 	isn), AT(weir_flow, syn), AT(weir_flow, next_look), AT(weir_flow, looks), AT(weir_flow, last_rtt), AT(weir_flow, late_signals),
 	AT(weir_flow, withheld), AT(weir_flow, state), AT(weir_flow, verdict), AT(weir_flow, kind), AT(weir_flow,
-	law), AT(weir_flow, shortest), AT(weir_flow, newest), AT(weir_flow, spin)
+	law), AT(weir_flow, shortest), AT(weir_flow, newest), AT(weir_flow, conduct), AT(weir_flow, spin)
 };
 
 const u32 weir_cycle_end_layout[9] = {

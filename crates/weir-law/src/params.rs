@@ -212,6 +212,9 @@ params! {
     /// An edge counts only once half of what the flow's short cycles take has passed, so that nobody makes them far too
     /// short at once. Otherwise a cycle may have one packet.
     cycle_guard: bool,
+    /// A vote is what the judge makes of all of the flow's cycles so far (`bpf/judge.h`). Otherwise it compares the window
+    /// of the cycle that was signalled with the one two later, and `min_window_*` and `response_*` apply.
+    whole_conduct: bool,
 }
 
 impl Params {
