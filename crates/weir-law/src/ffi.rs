@@ -493,6 +493,6 @@ mod tests {
             reserved
         );
         layout!(Outcome, weir_outcome_layout, end, assessed, cycle, ended, choice, reset, lapsed);
-        assert_eq!(size_of::<Flow>(), 120);
+        assert_eq!(size_of::<Flow>(), 192);
     }
 }

@@ -129,7 +129,7 @@ fn a_path_that_becomes_short_is_believed_after_a_while() {
 #[test]
 fn it_learns_anew_when_the_queue_changes_and_when_cycles_lapse() {
     // A loss, and half of the window two round trips later: the flow goes to the other queue, with a shorter path.
-    let mut bench = Bench::new(Carrier::Quic, robust());
+    let mut bench = Bench::new(Carrier::Quic, Params { whole_conduct: false, ..robust() });
     bench.rounds(30, 50.0);
     let cycle = bench.law.flow(FlowId(0)).unwrap().cycle;
     bench.law.signal(FlowId(0), cycle, Signal::Loss, 1, bench.now);
