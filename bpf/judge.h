@@ -94,6 +94,14 @@ WEIR_INLINE void weir_break_off(struct weir_conduct *c)
 	c->flags &= (u8) ~(WEIR_PHASE | WEIR_ANSWERED);
 }
 
+/* The verdict on a flow that had `verdict` until now and comes to this score. */
+WEIR_INLINE u32 weir_verdict(const struct weir_conduct *c, u32 verdict, s32 score)
+{
+	s32 sure = verdict ? WEIR_SURE : c->signals < WEIR_FEW_SIGNALS ? WEIR_SURE_AT_FIRST : 0;
+
+	return score > sure ? WEIR_RESPONSIVE : score < -sure ? WEIR_UNRESPONSIVE : verdict;
+}
+
 /* Where the features are written: programs have little stack left. */
 #ifndef WEIR_FEATURES_AT
 #define WEIR_FEATURES_AT(name) s16 of_all[WEIR_FEATURES], *name = of_all
@@ -370,7 +378,7 @@ WEIR_INLINE void weir_features(const struct weir_conduct *c, s16 *of)
 /* The sum of what the trees say; above zero for a flow that gives way. Without branches: the verifier would follow each. */
 WEIR_INLINE s32 weir_score(const s16 *of)
 {
-	s32 score = WEIR_TREES_BASE;
+	s32 score = 0;
 	u32 tree, level, at;
 
 	for (tree = 0; tree < WEIR_TREES; tree++) {

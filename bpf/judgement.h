@@ -161,20 +161,14 @@ WEIR_INLINE void weir_vote(const struct weir_law_params *params, struct weir_flo
  */
 WEIR_INLINE void weir_conclude(const struct weir_law_params *params, struct weir_flow *flow, struct weir_assessment *out)
 {
-	s32 score = weir_judge(flow), sure = WEIR_SURE;
-	u32 verdict = flow->verdict[WEIR_LOSS];
+	s32 score = weir_judge(flow);
+	u32 verdict = weir_verdict(&flow->conduct, flow->verdict[WEIR_LOSS], score), responsive = score > 0;
 
-	if (!verdict)
-		sure = flow->conduct.signals < WEIR_FEW_SIGNALS ? WEIR_SURE_AT_FIRST : 0;
-	if (score > sure)
-		verdict = WEIR_RESPONSIVE;
-	else if (score < -sure)
-		verdict = WEIR_UNRESPONSIVE;
 	flow->verdict[WEIR_LOSS] = (u8)verdict;
-	weir_count_vote(params, flow, WEIR_LOSS, score > 0, out);
+	weir_count_vote(params, flow, WEIR_LOSS, responsive, out);
 	if (flow->conduct.marks || params->main_signal == WEIR_MARK) {
 		flow->verdict[WEIR_MARK] = (u8)verdict;
-		weir_count_vote(params, flow, WEIR_MARK, score > 0, out);
+		weir_count_vote(params, flow, WEIR_MARK, responsive, out);
 	}
 	WEIR_REREAD;
 }

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""Fits the trees of the judge (bpf/judge_trees.h) to flows whose truth is known.
+
+    cargo run --release -p weirnet-truth --example law_cycles -- 0 6000 results/fit
+    cargo run --release -p weirnet-truth --example law_cycles -- 1000000 1001000 results/check
+    tools/fit-judge.py results/fit --check results/check --out bpf/judge_trees.h
+
+needs numpy and lightgbm. The features are those of bpf/judge.h, compiled here; a tree asks three of them. Each flow is
+used at four moments: 8, 16 and 40 cycles after its first signal, and at its end. Beside the flows of the mixes there are
+ideal ones: AIMD with any increase and decrease, windows and rates that do not answer, dips and saw-teeth. The same input
+gives the same file.
+"""
+
+import argparse
+import collections
+import csv
+import ctypes
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+COLUMNS = 7
+AFTER = [8, 16, 40, 1 << 30]
+# How much the moments count.
+LATER = [0.7, 1.0, 1.0, 2.0]
+RESPONSIVE, UNRESPONSIVE = 1, 2
+VERDICTS = {"responsive": RESPONSIVE, "unresponsive": UNRESPONSIVE}
+# Points of a score for each nat of the odds.
+POINTS = 256
+TREES, RATE, LEAST = 144, 0.16, 60
+# A sender that takes less than this of an equal share harms nobody, whatever it answers.
+HARMLESS = 0.5
+
+
+def library(folder: Path) -> ctypes.CDLL:
+    """Compiles the judge."""
+    made = folder / "judge.so"
+    source = ROOT / "tools" / "fit-judge.c"
+    subprocess.run(["cc", "-O2", "-Wall", "-shared", "-fPIC", "-I", ROOT / "bpf", "-o", made, source], check=True)
+    return ctypes.CDLL(str(made))
+
+
+def names() -> list[str]:
+    """The features, in order."""
+    text = (ROOT / "bpf" / "judge.h").read_text()
+    return re.findall(r"^\tWEIR_F_(\w+),", text, re.MULTILINE)
+
+
+class Flow:
+    """A flow, its cycles, and what is right of it."""
+
+    def __init__(self, kind: str, group: str, right: int, cycles: np.ndarray, rtt: float, counts: bool = True):
+        self.kind, self.group, self.right, self.cycles, self.rtt, self.counts = kind, group, right, cycles, rtt, counts
+
+
+def read(folder: Path) -> list[Flow]:
+    """The flows that law_cycles wrote, but those that a policy has to judge and those that nobody asked."""
+    table = np.loadtxt(folder / "cycles.csv", delimiter=",", skiprows=1, dtype=np.int64)
+    key = table[:, 0] * 1024 + table[:, 1]
+    order = np.argsort(key, kind="stable")
+    table, key = table[order], key[order]
+    found, begins = np.unique(key, return_index=True)
+    ends = np.append(begins[1:], len(key))
+    where = dict(zip(found.tolist(), zip(begins.tolist(), ends.tolist())))
+    flows = []
+    with open(folder / "flows.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            place = where.get(int(row["mix"]) * 1024 + int(row["flow"]))
+            asked = int(row["dropped"] or 0) + int(row["marked"] or 0) > 0 and int(row["segments"] or 0) >= 200
+            by_construction = row["class"] in ("aimd", "scalable", "bbr", "unresponsive", "adversary")
+            if place is None or not asked or not by_construction or row["right"] not in VERDICTS:
+                continue
+            right = VERDICTS[row["right"]]
+            harmless = right == UNRESPONSIVE and float(row["share"] or 0) < HARMLESS
+            cycles = np.ascontiguousarray(table[place[0] : place[1], 2:])
+            group = row["controller"].split()[0]
+            flows.append(Flow(row["class"], group, right, cycles, float(row["own_rtt_ns"]), not harmless))
+    return flows
+
+
+def ideal(random: np.random.Generator, number: int) -> Flow:
+    """A flow by formula: AIMD, or one of four that do not answer."""
+    kind = ["aimd", "aimd", "constant", "window", "dip", "saw"][number % 6]
+    base = np.exp(random.uniform(np.log(3e6), np.log(2e8)))
+    count = int(random.integers(40, 320))
+    top = np.exp(random.uniform(np.log(4), np.log(600)))
+    ratio = random.uniform(0.45, 0.85)
+    period = max(2.0, min(random.uniform(2, 100), top * (1 - ratio) / random.uniform(0.5, 3)))
+    queue, noise = random.uniform(0, 1), random.uniform(0, 0.06)
+    chance = np.exp(random.uniform(np.log(0.02), np.log(1)))
+    lag = int(random.integers(1, 3))
+    window, phase, due, rows, now, others = top * ratio, 0.0, -1, [], 0.0, 0.0
+    for at in range(count):
+        others = 0.9 * others + random.normal(0, 0.1)
+        lost = 0
+        if kind == "aimd":
+            if at == due:
+                window *= ratio
+            elif due < at:
+                window += top * (1 - ratio) / period
+            if due < at and window >= top * random.uniform(0.9, 1.1):
+                lost, due = int(random.integers(1, 4)), at + lag
+            elif due < at and random.random() < 0.01:
+                lost, due = 1, at + lag
+        else:
+            lost = int(random.integers(1, 4)) if random.random() < chance else 0
+            phase = (phase + 1 / period) % 1
+            window = top
+            if kind == "saw":
+                window = top * (ratio - 0.2 + (1.2 - ratio) * phase)
+            if kind == "dip" and at == due:
+                window = top * random.uniform(0.6, 0.9)
+            if lost and due < at:
+                due = at + 2
+        full = min(1.0, max(0.0, window / top + others)) if kind == "aimd" else min(1.5, max(0.0, 0.5 + 2 * others))
+        took = base * (1 + queue * full)
+        size = window * took / base if kind == "constant" else window
+        size = max(1.0, size * (1 + random.normal(0, noise)))
+        rows.append((int(now), int(took), int(size * 1448), max(1, int(size)), lost, 0, int(at == 0)))
+        now += took
+    right = RESPONSIVE if kind == "aimd" else UNRESPONSIVE
+    return Flow(f"ideal {kind}", f"ideal {kind}", right, np.array(rows, np.int64), base)
+
+
+def features(judge: ctypes.CDLL, flows: list[Flow], wide: int) -> np.ndarray:
+    """Flows by moments by features."""
+    after = np.array(AFTER, np.int32)
+    out = np.zeros((len(flows), len(AFTER), wide), np.int16)
+    for number, flow in enumerate(flows):
+        judge.features_of(
+            flow.cycles.ctypes.data_as(ctypes.c_void_p),
+            len(flow.cycles),
+            after.ctypes.data_as(ctypes.c_void_p),
+            len(AFTER),
+            out[number].ctypes.data_as(ctypes.c_void_p),
+        )
+    return out
+
+
+def weights(flows: list[Flow]) -> np.ndarray:
+    """Each controller counts as much as any other, and an attack more than the flow that it imitates."""
+    count = collections.Counter(flow.group for flow in flows)
+    more = {"evader": 7.5, "saw-tooth": 5.0, "bbr": 1.7, "adversary": 3.0}
+    return np.array(
+        [1000 / count[flow.group] * more.get(flow.group, more.get(flow.kind, 1.0)) for flow in flows]
+    )
+
+
+def complete(tree: dict, level: int, at: int, asked: list[int], limits: list[int], points: list[int]) -> None:
+    """Lays a tree out with three questions on each way; a leaf that comes sooner is at the end of all of its ways."""
+    if "split_feature" not in tree:
+        if level == 3:
+            points[at - 7] = round(tree["leaf_value"] * POINTS)
+            return
+        limits[at] = 32767
+        for side in (1, 2):
+            complete(tree, level + 1, 2 * at + side, asked, limits, points)
+        return
+    asked[at], limits[at] = tree["split_feature"], int(np.floor(tree["threshold"]))
+    complete(tree["left_child"], level + 1, 2 * at + 1, asked, limits, points)
+    complete(tree["right_child"], level + 1, 2 * at + 2, asked, limits, points)
+
+
+def header(trees: list[dict]) -> str:
+    """The trees in C."""
+    lines = [
+        "/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */",
+        "/*",
+        " * The trees of the judge, written by tools/fit-judge.py; do not edit. A tree asks three questions: whether a feature",
+        " * is above a limit. Those for the answers no and yes to question n are 2n + 1 and 2n + 2; then come the points.",
+        " */",
+        "#ifndef WEIR_JUDGE_TREES_H",
+        "#define WEIR_JUDGE_TREES_H",
+        "",
+        f"#define WEIR_TREES {len(trees)}",
+        "",
+        "struct weir_tree {",
+        "\ts16 limit[7];",
+        "\ts16 points[8];",
+        "\tu8 feature[8]; /* enum weir_feature; the last is unused */",
+        "};",
+        "",
+        "static const struct weir_tree weir_trees[WEIR_TREES] = {",
+    ]
+    for tree in trees:
+        asked, limits, points = [0] * 7, [0] * 7, [0] * 8
+        complete(tree["tree_structure"], 0, 0, asked, limits, points)
+        parts = (", ".join(map(str, part)) for part in (limits, points, asked))
+        lines.append("\t{ { %s }, { %s }, { %s } }," % tuple(parts))
+    return "\n".join([*lines, "};", "", "#endif /* WEIR_JUDGE_TREES_H */", ""])
+
+
+def report(judge: ctypes.CDLL, flows: list[Flow]) -> None:
+    """What the judge that stands in bpf/ makes of these flows."""
+    tally = collections.defaultdict(lambda: np.zeros(5))
+    times, out = [], np.zeros(5, np.int64)
+    for flow in flows:
+        judge.verdicts_of(
+            flow.cycles.ctypes.data_as(ctypes.c_void_p), len(flow.cycles), flow.right, out.ctypes.data_as(ctypes.c_void_p)
+        )
+        kind = flow.kind if flow.counts else flow.kind + ", harmless"
+        for name in {kind, f"  {flow.group}" if flow.counts else kind}:
+            tally[name] += [1, out[0] == flow.right, out[0] == 0, out[2], out[3]]
+        if flow.counts and not kind.startswith("ideal"):
+            times.append(out[1] / flow.rtt if out[1] >= 0 else np.inf)
+    print(f"{'':28}{'flows':>8}{'right %':>10}{'unjudged %':>12}{'time right %':>14}")
+    for name, (count, right, none, good, all_of_it) in sorted(tally.items(), key=lambda item: item[0].strip()):
+        share = 100 * good / max(1, all_of_it)
+        print(f"{name:28}{int(count):8}{100 * right / count:10.1f}{100 * none / count:12.1f}{share:14.1f}")
+    if times:
+        print(f"first right verdict after {np.median(times):.1f} round trips of the first signal (median)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("fit", type=Path, nargs="*", help="folders of law_cycles to fit to; without any, only check")
+    parser.add_argument("--check", type=Path, action="append", default=[], help="folders to try the judge on")
+    parser.add_argument("--out", type=Path, default=ROOT / "bpf" / "judge_trees.h", help="the file to write")
+    args = parser.parse_args()
+    random = np.random.default_rng(1)
+    known = names()
+    with tempfile.TemporaryDirectory() as folder:
+        if args.fit:
+            judge = library(Path(folder))
+            flows = [flow for one in args.fit for flow in read(one) if flow.counts]
+            flows += [ideal(random, number) for number in range(max(600, len(flows) // 6))]
+            given = features(judge, flows, len(known))
+            wanted = np.array([flow.right == RESPONSIVE for flow in flows])
+            weight = weights(flows)
+            model = lightgbm.LGBMClassifier(
+                n_estimators=TREES, num_leaves=8, max_depth=3, learning_rate=RATE, min_child_samples=LEAST,
+                random_state=1, deterministic=True, force_row_wise=True, num_threads=2, verbose=-1,
+            )
+            model.fit(
+                np.concatenate([given[:, moment] for moment in range(len(AFTER))]),
+                np.tile(wanted, len(AFTER)),
+                sample_weight=np.concatenate([weight * share for share in LATER]),
+            )
+            args.out.write_text(header(model.booster_.dump_model()["tree_info"]))
+            gain = model.booster_.feature_importance("gain")
+            print("what the trees ask for, by gain: ", end="")
+            print(", ".join(f"{known[at].lower()} {100 * gain[at] / gain.sum():.0f} %" for at in np.argsort(-gain)[:16]))
+        (Path(folder) / "judge.so").unlink(missing_ok=True)
+        folder = Path(folder) / "check"
+        folder.mkdir()
+        judge = library(folder)
+        for one in args.check:
+            report(judge, read(one))
+        if args.check:
+            report(judge, [ideal(np.random.default_rng(7), number) for number in range(600)])
+
+
+if __name__ == "__main__":
+    main()
