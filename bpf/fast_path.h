@@ -42,20 +42,21 @@ WEIR_INLINE const u8 *weir_behind(const u8 *at, u32 offset)
 }
 
 /*
- * The options of a TCP header: timestamps alone, in the place that RFC 7323 (appendix A) recommends, or none. Others are
- * left unread, and it is noted that they are.
+ * The options of a TCP header: timestamps in the place that RFC 7323 (appendix A) recommends, or none. Others, and those
+ * that follow, are left unread, and it is noted that they are.
  */
 WEIR_INLINE void weir_glance_options(const u8 *at, const u8 *end, u32 header, struct weir_packet *out)
 {
 	if (header == 20)
 		return;
-	if (header == 32 && weir_is_within(at, end, 32) && WEIR_LOAD(u32, at + 20) == WEIR_LONE_STAMPS) {
-		out->tsval = weir_be32(at + 24);
-		out->tsecr = weir_be32(at + 28);
-		out->tcp_options = WEIR_HAS_TS;
+	out->tcp_options = header == 32 ? 0 : WEIR_UNREAD;
+	if (header < 32 || !weir_is_within(at, end, 32) || WEIR_LOAD(u32, at + 20) != WEIR_STAMPS_FIRST) {
+		out->tcp_options = WEIR_UNREAD;
 		return;
 	}
-	out->tcp_options = WEIR_UNREAD;
+	out->tcp_options |= WEIR_HAS_TS;
+	out->tsval = weir_be32(at + 24);
+	out->tsecr = weir_be32(at + 28);
 }
 
 WEIR_INLINE u32 weir_glance_tcp(const u8 *at, const u8 *end, u32 l4_bytes, struct weir_packet *out)
@@ -97,7 +98,7 @@ WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes,
 }
 
 /*
- * Reads a frame as weir_parse() does, but of TCP's options only lone timestamps, and has it dealt with if it is of the usual kind: Ethernet
+ * Reads a frame as weir_parse() does, but of TCP's options only timestamps in front, and has it dealt with if it is of the usual kind: Ethernet
  * without tags or bare IP; without IP options, fragments and jumbograms, and as long as its IP header says; TCP that
  * neither opens nor closes, UDP without a long header, any other transport, or no IP at all. Returns 0 for what is
  * not, for what has to be made linear first, and where `deal` does.
@@ -174,13 +175,14 @@ WEIR_INLINE void weir_fast_params(const struct weir_law_params *law, struct weir
 	fast->timestamp_cycles = law->timestamp_cycles;
 }
 
-/* Whether a packet whose options were not read may complete the second half. */
+/* Whether a packet whose timestamps were not read may complete the second half. */
 WEIR_INLINE u32 weir_fast_may_answer(const struct weir_law_params *fast, const struct weir_flow *flow,
 				     const struct weir_packet *packet)
 {
 	const u16 waits = WEIR_HALF_DONE | WEIR_IS_STAMP;
 
-	return fast->timestamp_cycles && (packet->tcp_options & WEIR_UNREAD) && (flow->state & waits) == waits;
+	return fast->timestamp_cycles && (packet->tcp_options & (WEIR_UNREAD | WEIR_HAS_TS)) == WEIR_UNREAD &&
+	       (flow->state & waits) == waits;
 }
 
 /* Runs the law on a forward packet that opens nothing and ends no cycle, or declines. */
@@ -328,6 +330,17 @@ WEIR_INLINE u32 weir_fast_forward(const struct weir_law_params *law, const struc
 	return 1;
 }
 
+/* Whether what was not read of a reverse packet's options may matter: timestamps always, SACK blocks until the first half
+ * is complete. */
+WEIR_INLINE u32 weir_fast_misses(const struct weir_law_params *fast, const struct weir_flow *flow,
+				 const struct weir_packet *packet)
+{
+	const u16 done = WEIR_HALF_DONE | WEIR_HAS_ACK;
+
+	return (fast->timestamp_cycles && !(packet->tcp_options & WEIR_HAS_TS)) ||
+	       (fast->sack_completes_half && (flow->state & done) != done);
+}
+
 /* weir_table_reverse() for a packet of the entry at a seat, or 0. */
 WEIR_INLINE u32 weir_fast_reverse(const struct weir_law_params *law, const struct weir_table_params *params,
 				  const struct weir_seat *seat, const struct weir_packet *packet, const struct weir_key *key,
@@ -340,8 +353,8 @@ WEIR_INLINE u32 weir_fast_reverse(const struct weir_law_params *law, const struc
 	    (packet->kind == WEIR_TCP ? (packet->tcp_flags & (WEIR_SYN | WEIR_FIN | WEIR_RST)) != 0 :
 					(packet->quic_flags & ~WEIR_QUIC_SPIN) != WEIR_QUIC_SHORT))
 		return 0;
-	if ((fast.timestamp_cycles || fast.sack_completes_half) && packet->kind == WEIR_TCP &&
-	    (packet->tcp_options & WEIR_UNREAD))
+	if (packet->kind == WEIR_TCP && (packet->tcp_options & WEIR_UNREAD) &&
+	    weir_fast_misses(&fast, &seat->entry->flow, packet))
 		return 0;
 	weir_law_reverse(&fast, &seat->entry->flow, packet);
 	weir_note(seat->seen, seat->flags, packet, tick);

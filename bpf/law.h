@@ -543,7 +543,8 @@ WEIR_INLINE u32 weir_law_reverse(const struct weir_law_params *params, struct we
 	}
 	/* What lies beyond a hole has arrived as well, be it the marker or what came after it. The edge of what is in flight
 	 * stays at the hole, which has to be repaired yet: it is the marker that has no further to go. */
-	if (sacked && (flow->state & WEIR_HAS_MARKER) && weir_ack_counts(params, flow, packet->sack_right) &&
+	if (sacked && (flow->state & WEIR_HAS_MARKER) && !(params->second_marker_on_match && (flow->state & WEIR_HALF_DONE)) &&
+	    weir_ack_counts(params, flow, packet->sack_right) &&
 	    weir_reached(params, packet->sack_right, flow->marker))
 		flow->marker = flow->highest_ack;
 	if (!(flow->state & WEIR_HALF_DONE) && tells) {

@@ -51,7 +51,8 @@ WEIR_INLINE void weir_believe(struct weir_packet *out, u32 offset)
 		out->payload_bytes = rest;
 }
 
-/* Timestamps (RFC 7323) and SACK (RFC 2018); an option that runs past the header ends the list. */
+/* Timestamps (RFC 7323), the first if there are more, and SACK (RFC 2018); an option that runs past the header ends the
+ * list. */
 WEIR_INLINE void weir_parse_tcp_options(const u8 *data, const u8 *end, u32 offset, u32 limit, struct weir_packet *out)
 {
 	const u8 *at;
@@ -59,7 +60,7 @@ WEIR_INLINE void weir_parse_tcp_options(const u8 *data, const u8 *end, u32 offse
 
 	/* What nearly every segment has. */
 	at = offset + 12 == limit ? weir_at(data, end, offset, 12) : 0;
-	if (at && WEIR_LOAD(u32, at) == WEIR_LONE_STAMPS) {
+	if (at && WEIR_LOAD(u32, at) == WEIR_STAMPS_FIRST) {
 		out->tsval = weir_be32(at + 4);
 		out->tsecr = weir_be32(at + 8);
 		out->tcp_options |= WEIR_HAS_TS;
@@ -86,7 +87,7 @@ WEIR_INLINE void weir_parse_tcp_options(const u8 *data, const u8 *end, u32 offse
 		length = at[1];
 		if (length < 2 || offset + length > limit)
 			return;
-		if (option == 8 && length == 10) {
+		if (option == 8 && length == 10 && !(out->tcp_options & WEIR_HAS_TS)) {
 			at = weir_at(data, end, offset, 10);
 			if (!at)
 				return;

@@ -50,7 +50,7 @@ enum weir_start {
 /* weir_packet.tcp_options */
 #define WEIR_HAS_TS 0x01
 #define WEIR_HAS_SACK 0x02
-#define WEIR_UNREAD 0x80 /* there are options, and they were not read */
+#define WEIR_UNREAD 0x80 /* there are more options than were read */
 
 /* weir_packet.tcp_flags, as on the wire (RFC 9293 section 3.1) */
 #define WEIR_FIN 0x01
@@ -108,12 +108,11 @@ struct weir_packet {
 #define WEIR_MAX_QUIC_PACKETS 0
 #endif
 #define WEIR_MAX_SACK_BLOCKS 4
-/* Two octets of padding, then timestamps: how an option list without any other begins (RFC 7323 appendix A), as it lies in
- * memory. */
+/* Two octets of padding, then timestamps: how an option list begins (RFC 7323 appendix A), as it lies in memory. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define WEIR_LONE_STAMPS 0x0a080101u
+#define WEIR_STAMPS_FIRST 0x0a080101u
 #else
-#define WEIR_LONE_STAMPS 0x0101080au
+#define WEIR_STAMPS_FIRST 0x0101080au
 #endif
 /* Who has no use for TCP's options leaves them. */
 #ifndef WEIR_READ_TCP_OPTIONS

@@ -28,8 +28,10 @@ u32 claim_frame(const u8 *frame, size_t length, u32 wire, u32 start)
 		return DECLINED;
 	weir_native_parse(frame, length, wire, start, &whole_packet);
 	if (quick_packet.tcp_options & WEIR_UNREAD) {
-		whole_packet.tsval = whole_packet.tsecr = whole_packet.sack_right = 0;
-		whole_packet.tcp_options = WEIR_UNREAD;
+		if (!(quick_packet.tcp_options & WEIR_HAS_TS))
+			whole_packet.tsval = whole_packet.tsecr = 0;
+		whole_packet.sack_right = 0;
+		whole_packet.tcp_options = quick_packet.tcp_options;
 	}
 	return TAKEN;
 }

@@ -214,8 +214,10 @@ static void check_glance(const u8 *data, u32 length, u32 frame_bytes, u32 start,
 		return;
 	glanced++;
 	if (kept.tcp_options & WEIR_UNREAD) {
-		same.tsval = same.tsecr = same.sack_right = 0;
-		same.tcp_options = WEIR_UNREAD;
+		if (!(kept.tcp_options & WEIR_HAS_TS))
+			same.tsval = same.tsecr = 0;
+		same.sack_right = 0;
+		same.tcp_options = kept.tcp_options;
 	}
 	stamped += (kept.tcp_options & WEIR_HAS_TS) != 0;
 	if (memcmp(&kept, &same, sizeof(same)))

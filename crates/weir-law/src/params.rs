@@ -100,6 +100,7 @@ macro_rules! params {
                 Self { $($field: <$type as Raw<_>>::from_raw(raw.$field),)* }
             }
 
+            #[allow(clippy::needless_update, reason = "the C side has octets in reserve, or none at present")]
             pub(crate) fn to_raw(self) -> ffi::Params {
                 ffi::Params { $($field: self.$field.into_raw(),)* ..ffi::Params::default() }
             }

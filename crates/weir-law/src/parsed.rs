@@ -115,7 +115,7 @@ pub fn parse_cut(frame: &[u8], wire_bytes: u32, start: Start) -> ParsedPacket {
 }
 
 /// As [`parse_cut`], the way that the kernel's programs read the usual packet (`bpf/fast_path.h`): of TCP's options only
-/// lone timestamps, and `None` for what is not usual. Native code has no use for it but to compare the two.
+/// timestamps in front, and `None` for what is not usual. Native code has no use for it but to compare the two.
 pub fn glance(frame: &[u8], wire_bytes: u32, start: Start) -> Option<ParsedPacket> {
     ffi::glance(frame, wire_bytes, start.raw()).map(ParsedPacket)
 }
@@ -125,14 +125,18 @@ impl ParsedPacket {
         &self.0
     }
 
-    /// The same packet as [`glance`] has it: where that says that it left TCP's options unread, without them.
+    /// The same packet as [`glance`] has it: where that says that it left some of TCP's options unread, without them.
     #[must_use]
     pub const fn as_glanced(self, quick: &Self) -> Self {
+        const STAMPS: u8 = 0x01;
         const UNREAD: u8 = 0x80;
-        if quick.0.tcp_options & UNREAD == 0 {
-            return self;
+        let tcp_options = quick.0.tcp_options;
+        let read = ffi::Packet { sack_right: 0, tcp_options, ..self.0 };
+        match (tcp_options & UNREAD == 0, tcp_options & STAMPS == 0) {
+            (true, _) => self,
+            (false, false) => Self(read),
+            (false, true) => Self(ffi::Packet { tsval: 0, tsecr: 0, ..read }),
         }
-        Self(ffi::Packet { tsval: 0, tsecr: 0, sack_right: 0, tcp_options: UNREAD, ..self.0 })
     }
 
     /// What the frame is.
