@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_law::{MainSignal, Preset, Verdict};
 use weir_report::result::RunResult;
-use weir_study::figure::law::mix::{Mix, mix};
-use weir_study::figure::law::policy::Policy;
+use weir_truth::mix::{Mix, mix};
+use weir_truth::policy::Policy;
 use weir_world::{RunOptions, SIM, run};
 
 const USAGE: &str =

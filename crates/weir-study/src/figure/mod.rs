@@ -13,7 +13,7 @@ mod crq5;
 mod fq_accuracy;
 mod fq_over_time;
 mod fq_systematic;
-pub mod law;
+mod law;
 mod made;
 mod page;
 mod run;

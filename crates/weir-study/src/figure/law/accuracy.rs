@@ -6,14 +6,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use weir_law::Preset;
 use weir_report::result::RunResult;
+use weir_truth::policy::Policy;
+use weir_truth::seen::{Case, Flow, Seen, mixed, of_run, word};
+use weir_truth::tally::Tally;
+use weir_truth::truth::classes;
+use weir_truth::{grid, tables};
 
-use super::grid;
-use super::mix::mix;
-use super::policy::Policy;
-use super::seen::{Case, Seen, of_run};
-use super::tables;
-use super::tally::Tally;
-use super::truth::Class;
 use crate::figure::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Verdict};
 
 const SETTING: &str = include_str!("../../../figures/law/accuracy/figure.toml");
@@ -50,37 +48,6 @@ struct Target {
     /// In each part of the flows that has `cell_flows` or more.
     cell: f64,
     cell_flows: u64,
-}
-
-/// The word of a preset in tables.
-pub(super) fn word(preset: Preset) -> &'static str {
-    match preset {
-        Preset::Paper => "paper",
-        Preset::Comsys => "comsys",
-        Preset::Robust => "robust",
-    }
-}
-
-/// A flow with its place in tables.
-pub(super) struct Flow {
-    pub(super) preset: &'static str,
-    pub(super) queue: String,
-    /// Which run it was in.
-    pub(super) run: usize,
-    pub(super) seen: Seen,
-}
-
-/// The mix of that number as a case.
-pub(super) fn mixed(number: u64, preset: Preset) -> Case {
-    let mix = mix(number, preset);
-    Case {
-        name: format!("mix {number}, {}", word(preset)),
-        looked_at: mix.truths.len(),
-        truths: mix.truths,
-        queue: mix.queue.to_owned(),
-        preset: word(preset),
-        scenario: mix.scenario,
-    }
 }
 
 impl Accuracy {
@@ -146,11 +113,6 @@ impl OfRuns for Accuracy {
             text: tables::text(&tables),
         }
     }
-}
-
-/// The classes that rows have, in their order.
-pub(super) fn classes() -> impl Iterator<Item = &'static str> {
-    Class::ALL.iter().map(|class| class.name()).filter(|name| *name != "udp").chain(["meek"])
 }
 
 impl Accuracy {

@@ -8,11 +8,11 @@ use weir_core::{Duration, Rate};
 use weir_report::result::RunResult;
 use weir_scenario::{Bottleneck, Flow, Measure, Scenario};
 use weir_testbed::traffic::Stack;
+use weir_truth::lottery;
+use weir_truth::policy::{Demand, Policy};
+use weir_truth::tables::{self, Grid};
+use weir_truth::truth::Class;
 
-use super::lottery;
-use super::policy::{Demand, Policy};
-use super::tables::{self, Grid};
-use super::truth::Class;
 use crate::figure::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Verdict};
 use crate::stats::Spread;
 
@@ -170,12 +170,10 @@ impl OfRuns for Asked {
     }
 
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
-        let rate =
-            |result: &Result<RunResult, String>| Some(result.as_ref().ok()?.flows.first()?.throughput_bps);
         let known: BTreeMap<&str, f64> = jobs
             .iter()
             .zip(results)
-            .filter_map(|(job, result)| Some((job.name.as_str(), rate(result)?)))
+            .filter_map(|(job, result)| Some((job.name.as_str(), rate(result.as_ref().ok()?)?)))
             .collect();
         let ratio = |question: Question| {
             let with = known.get(question.name().as_str())?;

@@ -1,17 +1,8 @@
 //! How often the responsiveness law is right: mixes of flows of which it is known what they are, and what the law made
 //! of each; and what senders do when they get signals, by which a policy says what an answer is.
 
-pub mod mix;
-pub mod policy;
-pub mod truth;
-
 mod accuracy;
 mod asked;
-mod grid;
-mod lottery;
-mod seen;
-mod tables;
-mod tally;
 
 use super::Figure;
 

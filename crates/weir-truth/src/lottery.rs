@@ -12,13 +12,13 @@ use weir_qdisc::{BuildContext, ConfigError, Limit, Qdisc};
 use weir_queue::{QueueLimit, Ring};
 
 /// As scenarios name it.
-pub(super) const KIND: &str = "lottery";
+pub const KIND: &str = "lottery";
 
 /// Makes the queue known to scenarios. More than one call does no harm.
 ///
 /// # Panics
 /// If another crate has taken the name.
-pub(super) fn register() {
+pub fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         weir_qdisc::config::register::<LotteryKeys>(KIND).expect("no other crate has a lottery");
@@ -28,7 +28,7 @@ pub(super) fn register() {
 /// Keys of `kind = "lottery"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct LotteryKeys {
+pub struct LotteryKeys {
     /// Of a million packets so many get a signal.
     pub ppm: u32,
     /// From this time of the run on.

@@ -7,18 +7,23 @@ use std::fmt::Write;
 use weir_report::page::escape;
 use weir_report::summary::{render, table};
 
-use super::accuracy::{Flow, classes};
-use super::tally::Tally;
+use crate::seen::Flow;
+use crate::tally::Tally;
+use crate::truth::classes;
 
 /// A table for the terminal and the page.
-pub(super) struct Grid {
-    pub(super) title: String,
-    pub(super) header: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
+#[derive(Clone, Debug)]
+pub struct Grid {
+    /// What it is of.
+    pub title: String,
+    /// Of its columns.
+    pub header: Vec<String>,
+    /// Each with as many cells.
+    pub rows: Vec<Vec<String>>,
 }
 
 /// All tables.
-pub(super) fn all(presets: &[&str], flows: &[Flow]) -> Vec<Grid> {
+pub fn all(presets: &[&str], flows: &[Flow]) -> Vec<Grid> {
     let mut grids: Vec<Grid> = presets.iter().map(|preset| confusion(preset, flows)).collect();
     grids.push(parts("Right by controller", presets, flows, |flow| flow.seen.controller.clone()));
     grids.push(parts("Right by queue", presets, flows, |flow| flow.queue.clone()));
@@ -85,7 +90,7 @@ fn parts(title: &str, presets: &[&str], flows: &[Flow], part: impl Fn(&Flow) -> 
 }
 
 /// For the terminal.
-pub(super) fn text(grids: &[Grid]) -> String {
+pub fn text(grids: &[Grid]) -> String {
     let one = |grid: &Grid| {
         let header: Vec<&str> = grid.header.iter().map(String::as_str).collect();
         let mut out = table(&header);
@@ -98,7 +103,7 @@ pub(super) fn text(grids: &[Grid]) -> String {
 }
 
 /// For the page.
-pub(super) fn html(grids: &[Grid]) -> String {
+pub fn html(grids: &[Grid]) -> String {
     let mut html = String::new();
     for grid in grids {
         let _ =

@@ -5,8 +5,8 @@ use weir_law::Preset;
 use weir_scenario::{Bottleneck, Flow, Measure, Scenario};
 use weir_testbed::traffic::Stack;
 
-use super::seen::Case;
-use super::truth::Class;
+use crate::seen::Case;
+use crate::truth::Class;
 
 const CONTROLLERS: &[&str] = &[
     "reno",
@@ -56,7 +56,7 @@ const SHORTEST: Duration = Duration::from_secs(6);
 const CONSTANT: [f64; 2] = [1.05, 2.0];
 
 /// All of it under a preset; one link and one place if it is to be quick.
-pub(super) fn cases(preset: Preset, word: &'static str, seed: u64, is_quick: bool) -> Vec<Case> {
+pub fn cases(preset: Preset, word: &'static str, seed: u64, is_quick: bool) -> Vec<Case> {
     let few = |all: usize| if is_quick { 1 } else { all };
     let mut cases = Vec::new();
     for controller in CONTROLLERS {

@@ -81,3 +81,8 @@ impl Class {
         }
     }
 }
+
+/// The classes that rows have, in their order.
+pub fn classes() -> impl Iterator<Item = &'static str> {
+    Class::ALL.iter().map(|class| class.name()).filter(|name| *name != "udp").chain(["meek"])
+}

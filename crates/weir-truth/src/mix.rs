@@ -10,7 +10,7 @@ use weir_scenario::{
 };
 use weir_testbed::traffic::Stack;
 
-use super::truth::Class;
+use crate::truth::Class;
 
 /// Wire bytes of a full packet, and payload bytes of one of TCP and of QUIC in the simulator.
 const WIRE: u64 = 1_514;

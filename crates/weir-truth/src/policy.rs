@@ -6,7 +6,7 @@ use serde::Deserialize;
 use weir_core::Duration;
 use weir_law::Verdict;
 
-const FILE: &str = include_str!("../../../figures/law/accuracy/policy.toml");
+const FILE: &str = include_str!("../figures/law/accuracy/policy.toml");
 
 /// The policy: `figures/law/accuracy/policy.toml`.
 #[derive(Clone, Debug, Deserialize)]
@@ -77,7 +77,7 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use super::Policy;
-    use crate::figure::law::truth::Class;
+    use crate::truth::Class;
 
     #[test]
     fn the_policy_says_what_construction_does_not() {

@@ -1,12 +1,13 @@
 //! What a run says of each of its flows: the truth, the verdict, and how long it took.
 
-use weir_law::{MainSignal, Verdict};
+use weir_law::{MainSignal, Preset, Verdict};
 use weir_report::result::RunResult;
 use weir_scenario::{Pattern, Scenario};
 use weir_testbed::traffic::{Stack, catalogue_name};
 
-use super::policy::Policy;
-use super::truth::Class;
+use crate::mix::mix;
+use crate::policy::Policy;
+use crate::truth::Class;
 
 /// Packets that a flow must have sent to count.
 const LEAST_PACKETS: u64 = 200;
@@ -15,40 +16,47 @@ const LEAST_SHARE: f64 = 0.7;
 
 /// What was run.
 #[derive(Clone, Debug)]
-pub(super) struct Case {
+pub struct Case {
     /// Names the run.
-    pub(super) name: String,
-    pub(super) scenario: Scenario,
+    pub name: String,
+    /// What runs.
+    pub scenario: Scenario,
     /// What each flow is.
-    pub(super) truths: Vec<Class>,
+    pub truths: Vec<Class>,
     /// The queue in words.
-    pub(super) queue: String,
+    pub queue: String,
     /// The law's preset.
-    pub(super) preset: &'static str,
+    pub preset: &'static str,
     /// Only so many flows, from the first on, are looked at; the others are there to share the link.
-    pub(super) looked_at: usize,
+    pub looked_at: usize,
 }
 
 /// A flow of a run, as it counts.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
+pub struct Seen {
     /// The class in tables: as the truth, and `meek` of those that do not answer and ask for less than a share.
-    pub(super) class: &'static str,
-    pub(super) right: Verdict,
+    pub class: &'static str,
+    /// The verdict that is right.
+    pub right: Verdict,
     /// By which signal it is judged: `loss` or `ecn`.
-    pub(super) signal: &'static str,
-    pub(super) controller: String,
-    pub(super) transport: &'static str,
-    pub(super) verdict: Verdict,
-    pub(super) is_ever_judged: bool,
+    pub signal: &'static str,
+    /// By its plain name.
+    pub controller: String,
+    /// `QUIC`, `TCP one-way` or `TCP two-way`.
+    pub transport: &'static str,
+    /// At the end.
+    pub verdict: Verdict,
+    /// Whether it ever had one.
+    pub is_ever_judged: bool,
     /// From the first signal to the first right verdict, in median round trips of the flow.
-    pub(super) round_trips: Option<f64>,
+    pub round_trips: Option<f64>,
     /// Share of the time with a verdict in which it was right.
-    pub(super) right_time: Option<f64>,
+    pub right_time: Option<f64>,
 }
 
 impl Seen {
-    pub(super) fn is_right(&self) -> bool {
+    /// Whether the verdict at the end is right.
+    pub fn is_right(&self) -> bool {
         self.verdict == self.right
     }
 }
@@ -61,7 +69,7 @@ fn verdict(word: &str) -> Verdict {
 }
 
 /// The flows of a run that count: 200 packets or more, and at least one signal of the kind by which the flow is judged.
-pub(super) fn of_run(case: &Case, result: &RunResult, policy: &Policy) -> Vec<Seen> {
+pub fn of_run(case: &Case, result: &RunResult, policy: &Policy) -> Vec<Seen> {
     let bottleneck = &case.scenario.bottleneck;
     let fair = bottleneck.rate.bits_per_sec() as f64 / case.truths.len().max(1) as f64;
     let rows = result.flows.iter().zip(&result.standings);
@@ -111,4 +119,39 @@ pub(super) fn of_run(case: &Case, result: &RunResult, policy: &Policy) -> Vec<Se
             })
         })
         .collect()
+}
+
+/// A flow with its place in tables.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// The law's preset.
+    pub preset: &'static str,
+    /// The queue in words.
+    pub queue: String,
+    /// Which run it was in.
+    pub run: usize,
+    /// What became of it.
+    pub seen: Seen,
+}
+
+/// The word of a preset in tables.
+pub fn word(preset: Preset) -> &'static str {
+    match preset {
+        Preset::Paper => "paper",
+        Preset::Comsys => "comsys",
+        Preset::Robust => "robust",
+    }
+}
+
+/// The mix of that number as a case.
+pub fn mixed(number: u64, preset: Preset) -> Case {
+    let mix = mix(number, preset);
+    Case {
+        name: format!("mix {number}, {}", word(preset)),
+        looked_at: mix.truths.len(),
+        truths: mix.truths,
+        queue: mix.queue.to_owned(),
+        preset: word(preset),
+        scenario: mix.scenario,
+    }
 }

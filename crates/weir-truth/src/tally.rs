@@ -3,24 +3,28 @@
 use weir_core::wilson;
 use weir_law::Verdict;
 
-use super::seen::Seen;
-use crate::figure::mean;
+use crate::seen::Seen;
 
 /// Flows of one kind.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) flows: u64,
-    pub(super) right: u64,
-    pub(super) responsive: u64,
-    pub(super) unresponsive: u64,
-    pub(super) never: u64,
+pub struct Tally {
+    /// All of them.
+    pub flows: u64,
+    /// Of these with the right verdict at the end.
+    pub right: u64,
+    /// Found to be responsive.
+    pub responsive: u64,
+    /// Found to be unresponsive.
+    pub unresponsive: u64,
+    /// Never judged.
+    pub never: u64,
     round_trips: Vec<f64>,
     right_times: Vec<f64>,
 }
 
 impl Tally {
     /// Of these flows.
-    pub(super) fn of<'a>(flows: impl IntoIterator<Item = &'a Seen>) -> Self {
+    pub fn of<'a>(flows: impl IntoIterator<Item = &'a Seen>) -> Self {
         let mut tally = Self::default();
         flows.into_iter().for_each(|seen| tally.add(seen));
         tally
@@ -36,35 +40,37 @@ impl Tally {
         self.right_times.extend(seen.right_time);
     }
 
-    pub(super) fn unclassified(&self) -> u64 {
+    /// Without a verdict at the end.
+    pub fn unclassified(&self) -> u64 {
         self.flows - self.responsive - self.unresponsive
     }
 
     /// So many of the flows, in percent.
-    pub(super) fn percent(&self, of: u64) -> f64 {
+    pub fn percent(&self, of: u64) -> f64 {
         100.0 * of as f64 / self.flows.max(1) as f64
     }
 
     /// Wilson's interval at 95 % of so many of the flows, in percent.
-    pub(super) fn interval(&self, of: u64) -> [f64; 2] {
+    pub fn interval(&self, of: u64) -> [f64; 2] {
         let (low, high) = wilson(of, self.flows);
         [100.0 * low, 100.0 * high]
     }
 
     /// The median time from the first signal to the first right verdict, in round trips, of those that got one.
-    pub(super) fn round_trips(&self) -> Option<f64> {
+    pub fn round_trips(&self) -> Option<f64> {
         let mut sorted = self.round_trips.clone();
         sorted.sort_by(f64::total_cmp);
         sorted.get(sorted.len() / 2).copied()
     }
 
     /// The mean share of the time with a verdict in which it was right, in percent.
-    pub(super) fn right_time(&self) -> Option<f64> {
-        mean(&self.right_times).map(|share| 100.0 * share)
+    pub fn right_time(&self) -> Option<f64> {
+        let times = &self.right_times;
+        (!times.is_empty()).then(|| 100.0 * times.iter().sum::<f64>() / times.len() as f64)
     }
 
     /// As `98.2 (96.9-99.0) of 612`.
-    pub(super) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         if self.flows == 0 {
             return "-".to_owned();
         }

@@ -1,0 +1,19 @@
+//! Flows of which it is known what they are, and what a run with the responsiveness law made of them.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`mix`], [`grid`] | scenarios: random mixes by their number, and each controller at each queue |
+//! | [`truth`] | what a controller is by construction |
+//! | [`policy`], [`lottery`] | what is asked of a sender, and the queue that asks it |
+//! | [`seen`], [`tally`], [`tables`] | the flows of a run that count, how often the verdict is right, tables of that |
+
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod grid;
+pub mod lottery;
+pub mod mix;
+pub mod policy;
+pub mod seen;
+pub mod tables;
+pub mod tally;
+pub mod truth;
