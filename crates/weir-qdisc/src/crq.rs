@@ -272,7 +272,7 @@ impl Qdisc for Crq {
             Scheduler::Shared(balance) => balance.order(waits),
             Scheduler::Flows(balance) => {
                 let order = balance.order(waits);
-                self.flows.round = balance.round();
+                self.flows.advance(balance.round());
                 order
             }
             Scheduler::Hard(split) => split.order(now),
@@ -293,10 +293,7 @@ impl Qdisc for Crq {
             };
             match &mut self.scheduler {
                 Scheduler::Shared(balance) => balance.sent(queue, packet.wire_bytes),
-                Scheduler::Flows(balance) => {
-                    let charged = self.flows.charged(queue, packet.wire_bytes);
-                    balance.sent(queue, charged, weight);
-                }
+                Scheduler::Flows(balance) => balance.sent(queue, packet.wire_bytes, weight),
                 Scheduler::Hard(split) => split.sent(queue, now, packet.wire_bytes),
                 Scheduler::Priority => {}
             }

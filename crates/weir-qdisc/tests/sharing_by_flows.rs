@@ -151,7 +151,7 @@ fn a_steady_flow_is_challenged_as_often_as_was_asked_for_and_at_other_times_in_e
 }
 
 #[test]
-fn many_small_flows_weigh_as_much_as_their_bytes() {
+fn many_small_flows_weigh_as_much_as_their_bytes_and_no_longer_than_a_round() {
     // A bulk flow in either class; the standard one has company of a hundred flows with an acknowledgement each.
     let queue = "pfifo limit 100000p";
     let mut queue = build(&format!("crq standard {queue} responsive {queue} sharing flows split shared"));
@@ -165,8 +165,43 @@ fn many_small_flows_weigh_as_much_as_their_bytes() {
         let packet = queue.dequeue(Time::ZERO, &mut ()).unwrap();
         sent[packet.choice as usize] += u64::from(packet.wire_bytes);
     }
-    // They are served first, as a flow's worth of 4.4 full packets; behind them the classes have the same.
+    // They are served first, as 4.4 full packets, and count a round longer.
     let small = 100 * 66;
-    assert!(sent[0] - small <= sent[1] + u64::from(MTU), "{sent:?}");
+    assert!(sent[0] <= sent[1] + 2 * small + 2 * u64::from(MTU), "{sent:?}");
     assert!(sent[1] <= sent[0] + u64::from(MTU), "{sent:?}");
+}
+
+/// A sender whose queue always runs empty in between has no more of it than one whose queue never does.
+#[test]
+fn to_come_and_go_does_not_pay() {
+    let link = Rate::from_bits_per_sec(100_000_000);
+    let child = "fq_codel noecn target 1s interval 10s";
+    let words = |rest: &str| format!("crq standard {child} responsive {child} {rest}");
+    let parts = ["sharing flows split shared", "sharing equal split shared"].map(|rest| {
+        let mut queue = build(&words(rest));
+        // Four flows that always wait, and one that sends as soon as it has nothing waiting.
+        for flow in 1..5 {
+            for number in 0..2000u64 {
+                let packet = Packet::new(number * 10 + u64::from(flow), FlowId(flow), MTU, Time::ZERO);
+                queue.enqueue(Packet { choice: QueueChoice::Responsive, ..packet }, Time::ZERO, &mut ());
+            }
+        }
+        let (mut now, mut rest, mut waits, mut sent) = (Time::ZERO, 0, false, 0);
+        for turn in 0..5000u64 {
+            if !waits {
+                let packet = Packet::new(turn * 10, FlowId(0), MTU, now);
+                queue.enqueue(packet, now, &mut ());
+                waits = true;
+            }
+            let packet = queue.dequeue(now, &mut ()).unwrap();
+            now += link.serialize(packet.wire_bytes.into(), &mut rest);
+            if packet.flow == FlowId(0) {
+                waits = false;
+                sent += 1;
+            }
+        }
+        sent
+    });
+    assert!((950..=1050).contains(&parts[0]), "a fifth of 5000, not {parts:?}");
+    assert!(parts[1] > 2000, "half of them where classes share equally: {parts:?}");
 }
