@@ -1,7 +1,7 @@
 //! What a figure says of itself: the table `about` of its `figure.toml`.
 
 use serde::{Deserialize, Serialize};
-use weir_core::{Bytes, Duration};
+use weir_core::{Bytes, Duration, Rate};
 use weir_law::Preset;
 
 /// A figure in a list, and how its cells are shown.
@@ -99,6 +99,9 @@ pub struct Variant {
     /// How late that queue's wake-ups come, if it is `tbf`: where the kernel does the queueing, its machine decides.
     #[serde(default)]
     pub late: Option<Duration>,
+    /// What gets through where CoDel is the one queue of the link, if that is less than the link's rate.
+    #[serde(default)]
+    pub codel_link: Option<Rate>,
     /// The window of TCP's receivers.
     #[serde(default)]
     pub receive_window: Option<Bytes>,

@@ -124,7 +124,9 @@ impl Crq5 {
         // Twelve times as long as the bytes take alone: a flow that needs longer is starved.
         let timeout = rate.time_for(total) * 12;
         let name = job_name(&queues.name, rtt, row, run);
-        let link = (rate, rtt, queues.config.clone());
+        let is_codel = matches!(queues.config, QdiscConfig::Codel(_));
+        let passes = variant.codel_link.filter(|_| is_codel).unwrap_or(rate);
+        let link = (passes, rtt, queues.config.clone());
         Job {
             scenario: scenario(&name, (variant, plan.seed), link, flows, timeout),
             name,

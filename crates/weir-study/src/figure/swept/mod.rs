@@ -66,6 +66,7 @@ const GRIDS: &[(&str, &str)] = &[
     ("dualq/long-prague", include_str!("../../../figures/dualq/long-prague.toml")),
     ("dualq/long-bbr3", include_str!("../../../figures/dualq/long-bbr3.toml")),
     ("dualq/dynamic", include_str!("../../../figures/dualq/dynamic.toml")),
+    ("dualq/dynamic-open", include_str!("../../../figures/dualq/dynamic-open.toml")),
     ("dualq/udp", include_str!("../../../figures/dualq/udp.toml")),
     ("dualq/overload", include_str!("../../../figures/dualq/overload.toml")),
     ("dualq/rtt", include_str!("../../../figures/dualq/rtt.toml")),
