@@ -129,14 +129,18 @@ pub(crate) struct Sending {
     pub(crate) looks: Looks,
 }
 
-/// Connects, and waits until the connection is up.
-pub(crate) fn connect(peer: &Peer, connection: Connection) -> Result<Sending, Error> {
+/// Connects, and waits until the connection is up, or `stop` says that nobody waits for it.
+pub(crate) fn connect(
+    peer: &Peer,
+    connection: Connection,
+    stop: &dyn Fn() -> bool,
+) -> Result<Sending, Error> {
     let any = match peer.address {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
     let (sending, expected) = begin(peer, [SocketAddr::new(any, 0); 2], connection)?;
-    match sending.conversation.wait_connected() {
+    match sending.conversation.wait_connected(stop) {
         Ok(()) => Ok(sending),
         Err(error) => Err(expected.mismatch().unwrap_or(error)),
     }

@@ -1,6 +1,7 @@
 //! What can go wrong between two ends.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use noq_proto::{ConnectionError, TransportErrorCode};
 use thiserror::Error;
@@ -52,6 +53,9 @@ pub enum Error {
     /// A file could not be read or written.
     #[error("{0}")]
     File(String),
+    /// A look at a path took longer than it may.
+    #[error("after {0:?} it is still not found out whether the bottleneck is fair-queued; give it more time")]
+    Slow(Duration),
     /// It was stopped from here.
     #[error("stopped")]
     Stopped,

@@ -110,7 +110,7 @@ pub(crate) fn pair(options: Options) -> Pair {
     let accept = Box::new(move |from, conversation| accepted.send((from, conversation)).unwrap());
     let (server, at) = listen("127.0.0.1:0".parse().unwrap(), &identity, DATAGRAM, accept).unwrap();
     let trust = Trust::Fingerprint(identity.fingerprint());
-    let sending = connect(&Peer::new(at, trust), Connection::new(options)).unwrap();
+    let sending = connect(&Peer::new(at, trust), Connection::new(options), &|| false).unwrap();
     let (from, receiving) = accepts.recv().unwrap();
     Pair { sending, receiving, from, _server: server }
 }

@@ -8,7 +8,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::Error;
 use crate::clock::now;
 use crate::error::readable;
-use crate::streams::Conversation;
+use crate::streams::{Conversation, TICK};
 
 /// A SHA-256.
 pub(crate) type Digest = [u8; 32];
@@ -116,12 +116,22 @@ impl Talk {
 
     /// The next message of an end that is to answer soon.
     pub(crate) fn hear(&mut self) -> Result<Message, Error> {
+        self.hear_unless(&|| false)
+    }
+
+    /// The same, unless `stop` says that nobody waits for it.
+    pub(crate) fn hear_unless(&mut self, stop: &dyn Fn() -> bool) -> Result<Message, Error> {
         /// Digests of large files take their time.
         const PATIENCE: Duration = Duration::from_secs(600);
-        match self.hear_for(PATIENCE)? {
-            Some(Message::No { why }) => Err(Error::Refused(why)),
-            Some(message) => Ok(message),
-            None => Err(Error::Message("it says nothing".to_owned())),
+        let until = now() + PATIENCE;
+        loop {
+            match self.hear_for(TICK)? {
+                Some(Message::No { why }) => return Err(Error::Refused(why)),
+                Some(message) => return Ok(message),
+                None if stop() => return Err(Error::Stopped),
+                None if now() >= until => return Err(Error::Message("it says nothing".to_owned())),
+                None => {}
+            }
         }
     }
 
@@ -149,7 +159,17 @@ pub(crate) fn unexpected(message: &Message) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, Message};
+    use super::{LONGEST, Message, Talk};
+    use crate::Error;
+    use crate::pipe::Waker;
+    use crate::streams::Conversation;
+
+    #[test]
+    fn nobody_waits_for_an_answer_who_is_stopped() {
+        let conversation = Conversation::new(&Waker::new().unwrap());
+        assert_eq!(conversation.wait_connected(&|| true), Err(Error::Stopped));
+        assert_eq!(Talk::new(conversation).hear_unless(&|| true), Err(Error::Stopped));
+    }
 
     #[test]
     fn messages_come_back() {

@@ -63,10 +63,15 @@ pub fn probe(job: ProbeJob<'_>) -> Result<(), Error> {
     let rest = |_: &Chosen| -> Box<dyn weir_cc::Controller> { Box::new(FixedWindow::new(0, EcnUse::Off)) };
     let ProbeJob { peer, detector, again, patience, stop, watch } = job;
     let options = Options { detector, choose: Box::new(rest), again, isolation: None, ecn: EcnUse::Off };
-    let mut sending = connect(peer, Connection::new(options))?;
+    let (began, is_stopped) = (now(), || stop.load(Ordering::Relaxed));
+    let ends = || is_stopped() || now().duration_since(began) > patience;
+    let mut sending = connect(peer, Connection::new(options), &ends).map_err(|error| match error {
+        Error::Stopped if !is_stopped() => Error::Silent(peer.address),
+        other => other,
+    })?;
     let mut talk = Talk::new(sending.conversation.clone());
     talk.say(&Message::Probe)?;
-    match talk.hear()? {
+    match talk.hear_unless(&is_stopped)? {
         Message::Go => {}
         other => return Err(unexpected(&other)),
     }
@@ -75,7 +80,7 @@ pub fn probe(job: ProbeJob<'_>) -> Result<(), Error> {
     let noise = thread::spawn(move || noise(&bulk, random));
     let (mut seen, mut asked) = (0, now());
     let result = loop {
-        if stop.load(Ordering::Relaxed) {
+        if is_stopped() {
             break Err(Error::Stopped);
         }
         match talk.hear_for(TICK) {
@@ -105,7 +110,7 @@ pub fn probe(job: ProbeJob<'_>) -> Result<(), Error> {
         } else if now().duration_since(asked)
             > patience + again.map_or(Duration::ZERO, weir_core::Duration::to_std)
         {
-            break Err(Error::Lost("the detector has not come to an end".to_owned()));
+            break Err(Error::Slow(patience));
         }
     };
     sending.conversation.close(if result.is_ok() { "done" } else { "it ended early" });

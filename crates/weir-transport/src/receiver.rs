@@ -145,7 +145,7 @@ const GOODBYE: Duration = Duration::from_secs(5);
 
 impl Rules {
     fn serve(&self, from: SocketAddr, conversation: Conversation) {
-        if conversation.wait_connected().is_err() {
+        if conversation.wait_connected(&|| false).is_err() {
             return;
         }
         let mut talk = Talk::new(conversation.clone());

@@ -131,7 +131,8 @@ fn stopped(error: Error) -> Error {
 
 /// Sends over one connection.
 fn attempt(job: &mut SendJob<'_>, file: &mut File, progress: &mut Progress) -> Result<Sent, Error> {
-    let mut sending = connect(job.peer, (job.connection)())?;
+    let stop = job.stop;
+    let mut sending = connect(job.peer, (job.connection)(), &|| stop.load(Ordering::Relaxed))?;
     progress.connections += 1;
     progress.told.waits = None;
     progress.news = now();
@@ -166,11 +167,11 @@ fn converse(
     let named = |error: io::Error| Error::File(format!("cannot read {}: {error}", job.path.display()));
     let size = progress.told.size;
     talk.say(&Message::File { name: job.name.to_owned(), size })?;
-    let (have, theirs) = match talk.hear()? {
+    let stop = job.stop;
+    let (have, theirs) = match talk.hear_unless(&|| stop.load(Ordering::Relaxed))? {
         Message::Have { bytes, digest } if bytes <= size => (bytes, digest),
         other => return Err(unexpected(&other)),
     };
-    let stop = job.stop;
     let mut hash = Hash::of_front(file, have, || !stop.load(Ordering::Relaxed)).map_err(named)?;
     let mut from = have;
     if hash.digest() != theirs {

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use noq_proto::{Connection, Dir, ReadError, ReadableError, StreamId, VarInt, WriteError};
@@ -23,6 +24,8 @@ pub(crate) const STOPPED: VarInt = VarInt::from_u32(1);
 const MESSAGES: usize = 64 << 10;
 /// Bytes of a pipe of bulk data.
 const BULK: usize = 4 << 20;
+/// How often who waits for the other end looks at the stop switch.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// What the threads of an application hold of a connection.
 #[derive(Clone)]
@@ -63,14 +66,18 @@ impl Conversation {
         self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the handshake is over.
-    pub(crate) fn wait_connected(&self) -> Result<(), Error> {
+    /// Waits until the handshake is over, or `stop` says that nobody waits for it.
+    pub(crate) fn wait_connected(&self, stop: &dyn Fn() -> bool) -> Result<(), Error> {
         let mut state = self.state();
         loop {
             match &state.over {
                 Some(error) => return Err(error.clone()),
                 None if state.connected => return Ok(()),
-                None => state = self.state.1.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None if stop() => return Err(Error::Stopped),
+                None => {
+                    let waited = self.state.1.wait_timeout(state, TICK);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
             }
         }
     }

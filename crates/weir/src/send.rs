@@ -25,7 +25,8 @@ fn rate(bits_per_second: f64) -> String {
     match bits_per_second {
         rate if rate >= 1e9 => format!("{:.2} Gbit/s", rate / 1e9),
         rate if rate >= 1e6 => format!("{:.1} Mbit/s", rate / 1e6),
-        rate => format!("{:.0} kbit/s", rate / 1e3),
+        rate if rate >= 1e3 => format!("{:.0} kbit/s", rate / 1e3),
+        rate => format!("{rate:.0} bit/s"),
     }
 }
 

@@ -178,6 +178,9 @@ fn whom_to_trust_must_be_said_and_be_right() {
     let silent = weir().arg("send").arg(&file).arg(&receiver.address).output().unwrap();
     assert_eq!(silent.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&silent.stderr).contains("--fingerprint"));
+    let name = ["--fingerprint", &receiver.fingerprint, "--server-name", "host.example"];
+    let idle = weir().arg("send").arg(&file).arg(&receiver.address).args(name).output().unwrap();
+    assert_eq!(idle.status.code(), Some(2), "a name counts where an authority vouches for it");
     let wrong = "0f".repeat(32);
     let mistaken =
         weir().arg("send").arg(&file).args([&receiver.address, "--fingerprint", &wrong]).output().unwrap();
@@ -185,6 +188,20 @@ fn whom_to_trust_must_be_said_and_be_right() {
     let words = String::from_utf8_lossy(&mistaken.stderr).into_owned();
     assert!(words.contains(&wrong) && words.contains(&receiver.fingerprint), "{words}");
     assert_eq!(fs::read_dir(place.at("in")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_sender_to_whom_nobody_answers_can_be_interrupted() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let host = silent.local_addr().unwrap().to_string();
+    let mut command = weir();
+    command.args(["probe", &host, "--fingerprint", &"0f".repeat(32)]).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    silent.recv(&mut [0; 2000]).unwrap();
+    // SAFETY: the child has not been waited for, so the number is its.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
 #[test]

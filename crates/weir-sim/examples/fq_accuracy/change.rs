@@ -184,15 +184,16 @@ pub(crate) fn run(case: &Move, detector: &str) -> Moved {
     }
 }
 
-/// The slowest and hungriest runs, and what all came to.
-pub(crate) fn table(cases: &[Move], moved: &[Moved]) -> String {
+/// The slowest and hungriest runs, and what all came to. A connection that detects nothing switches nothing.
+pub(crate) fn table(cases: &[Move], moved: &[Moved], detects: bool) -> String {
     const SOON: Duration = Duration::from_secs(3);
     let mut text = String::new();
-    let seconds = |took: Option<Duration>| {
-        took.map_or("never".to_owned(), |took| format!("{:.2} s", took.as_secs_f64()))
+    const NEVER: Duration = Duration::MAX;
+    let seconds = |took: Duration| {
+        if took == NEVER { "never".to_owned() } else { format!("{:.2} s", took.as_secs_f64()) }
     };
     for (case, Moved { found, switched, shares, starved, cubic }) in cases.iter().zip(moved) {
-        let late = switched.iter().any(|took| took.is_none_or(|took| took > SOON));
+        let late = detects && switched.iter().any(|took| took.is_none_or(|took| took > SOON));
         if late || *starved > Duration::from_secs(5) {
             let [one, other, last] = shares;
             let _ = writeln!(
@@ -201,15 +202,15 @@ pub(crate) fn table(cases: &[Move], moved: &[Moved]) -> String {
                  Cubic {cubic:.2}, starved {:.1} s",
                 found[0].word(),
                 found[1].word(),
-                seconds(switched[0]),
-                seconds(switched[1]),
+                seconds(switched[0].unwrap_or(NEVER)),
+                seconds(switched[1].unwrap_or(NEVER)),
                 starved.as_secs_f64()
             );
         }
     }
-    for (which, name) in ["to shared", "to fair"].into_iter().enumerate() {
-        let mut times: Vec<_> =
-            moved.iter().map(|moved| moved.switched[which].unwrap_or(Duration::MAX)).collect();
+    let switches = if detects { &["to shared", "to fair"][..] } else { &[] };
+    for (which, name) in switches.iter().enumerate() {
+        let mut times: Vec<_> = moved.iter().map(|moved| moved.switched[which].unwrap_or(NEVER)).collect();
         times.sort_unstable();
         let soon = times.iter().filter(|took| **took <= SOON).count();
         let place = |share: f64| times[((times.len() as f64 * share) as usize).min(times.len() - 1)];
@@ -217,10 +218,10 @@ pub(crate) fn table(cases: &[Move], moved: &[Moved]) -> String {
             moved.iter().filter(|moved| (moved.found[which] == Finding::FairQueued) == (which == 0)).count();
         let _ = writeln!(
             text,
-            "{name:<10} right until then {found} of {}, within 3 s {soon}, median {:.2} s, 95th {:.2} s",
+            "{name:<10} right until then {found} of {}, within 3 s {soon}, median {}, 95th {}",
             moved.len(),
-            place(0.5).as_secs_f64(),
-            place(0.95).as_secs_f64()
+            seconds(place(0.5)),
+            seconds(place(0.95))
         );
     }
     let mean =

@@ -76,7 +76,7 @@ fn main() {
         Some("change") => {
             let cases = change::moves(number(2, 100), number(3, 1));
             let moved = run_all(&cases, |case| change::run(case, detector));
-            print!("{}", change::table(&cases, &moved));
+            print!("{}", change::table(&cases, &moved, detector != "cubic"));
             return;
         }
         Some("again") => {

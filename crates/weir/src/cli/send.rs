@@ -1,10 +1,58 @@
 //! The verbs of the feature `send`: what goes over QUIC.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{ArgGroup, Args, Subcommand};
 use weir_core::{Bytes, Duration};
 use weir_transport::{Departures, Fingerprint};
+
+/// The port of receivers unless one is named: "weir" on the keys of a telephone.
+pub(crate) const PORT: u16 = 9347;
+
+/// A host and its port: `host`, `host:port`, `[v6]:port` or `v6`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) port: u16,
+}
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let port = |port: &str| {
+            port.parse().map_err(|_| format!("'{port}' is no port, which is a number from 0 to 65535"))
+        };
+        let (name, port) = if let Some(rest) = text.strip_prefix('[') {
+            let (name, rest) = rest.split_once(']').ok_or("a ']' is missing")?;
+            match rest.strip_prefix(':') {
+                Some(rest) => (name, port(rest)?),
+                None if rest.is_empty() => (name, PORT),
+                None => return Err(format!("'{rest}' behind the ']' is no port")),
+            }
+        } else {
+            match text.split_once(':') {
+                // More than one colon: an address of IPv6.
+                Some((_, rest)) if rest.contains(':') => (text, PORT),
+                Some((name, rest)) => (name, port(rest)?),
+                None => (text, PORT),
+            }
+        };
+        if name.is_empty() {
+            return Err("it names no host".to_owned());
+        }
+        Ok(Self { name: name.to_owned(), port })
+    }
+}
+
+/// An address to listen at.
+fn listen_at(text: &str) -> Result<SocketAddr, String> {
+    let Host { name, port } = text.parse()?;
+    let ip = name.parse().map_err(|_| format!("'{name}' is no IP address"))?;
+    Ok(SocketAddr::new(ip, port))
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SendCommand {
@@ -44,7 +92,7 @@ pub(crate) enum SendCommand {
 #[command(group = ArgGroup::new("trust").required(true).args(["fingerprint", "ca"]))]
 pub(crate) struct PeerArgs {
     /// The receiver: a name or an address, perhaps with a port (`host:9347`, `[2001:db8::7]:9347`).
-    pub(crate) host: String,
+    pub(crate) host: Host,
     /// The fingerprint of its certificate, as it prints it: SHA-256 in hexadecimal digits.
     #[arg(long, value_name = "HEX")]
     pub(crate) fingerprint: Option<Fingerprint>,
@@ -52,7 +100,7 @@ pub(crate) struct PeerArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
     /// The name in its certificate, with --ca, if it is not HOST.
-    #[arg(long, value_name = "NAME", requires = "ca")]
+    #[arg(long, value_name = "NAME", requires = "ca", conflicts_with = "fingerprint")]
     pub(crate) server_name: Option<String>,
     /// By which it is found out whether the bottleneck is fair-queued: trains, published or paper.
     #[arg(long, value_name = "NAME", default_value = "trains")]
@@ -102,8 +150,8 @@ pub(crate) struct SendArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ListenArgs {
     /// The address to listen at [default: port 9347 of all addresses].
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) listen: Option<String>,
+    #[arg(long, value_name = "ADDR", value_parser = listen_at)]
+    pub(crate) listen: Option<SocketAddr>,
     /// Its certificate and key in PEM; made if there is no such file [default: weir/identity.pem in the user's
     /// configuration].
     #[arg(long, value_name = "FILE")]
@@ -150,4 +198,28 @@ pub(crate) struct ProbeArgs {
     /// Print JSON; with --watch an object per line.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Host, PORT, listen_at};
+
+    #[test]
+    fn hosts_are_split() {
+        for (text, name, port) in [
+            ("host", "host", PORT),
+            ("host:7", "host", 7),
+            ("192.0.2.1:9", "192.0.2.1", 9),
+            ("2001:db8::1", "2001:db8::1", PORT),
+            ("[2001:db8::1]", "2001:db8::1", PORT),
+            ("[2001:db8::1]:8", "2001:db8::1", 8),
+        ] {
+            assert_eq!(text.parse(), Ok(Host { name: name.to_owned(), port }));
+        }
+        for text in ["", ":7", "host:x", "host:70000", "[2001:db8::1", "[::1]:y", "[::1]7", "[]:7"] {
+            assert!(text.parse::<Host>().is_err(), "{text}");
+        }
+        assert_eq!(listen_at("[::1]:7"), Ok(([0, 0, 0, 0, 0, 0, 0, 1], 7).into()));
+        assert!(listen_at("host:7").is_err());
+    }
 }

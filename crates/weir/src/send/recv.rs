@@ -52,7 +52,7 @@ fn serve(args: &ListenArgs, folder: Option<PathBuf>, largest: u64, once: bool) -
         Receiver::start(options, Arc::clone(&listener))
     };
     let mut started = Err(Error::Local("there is no address to listen at".to_owned()));
-    for address in peer::listen(args)? {
+    for address in peer::listen(args) {
         started = started.or_else(|_| start(address));
     }
     let receiver = started?;
@@ -135,7 +135,7 @@ fn event(notice: &Notice) -> Value {
 
 fn words(notice: &Notice) -> Option<String> {
     Some(match notice {
-        Notice::Arrived { from, path, size, had, digest, .. } if size == had => {
+        Notice::Arrived { from, path, size, had, digest, .. } if size == had && *size > 0 => {
             format!("{}: {from} has the same\nsha256 {digest}", path.display())
         }
         Notice::Arrived { from, path, size: all, had, digest, took } => {
