@@ -233,7 +233,8 @@ static void check_flow(const struct weir_law_params *params, const struct weir_f
 	for (i = 0; i < 2; i++) {
 		u32 cast = flow->votes[i][0] | flow->votes[i][1];
 
-		if ((flow->verdict[i] == WEIR_UNCLASSIFIED) != !cast)
+		/* The judge wants to be sure first. */
+		if (flow->verdict[i] == WEIR_UNCLASSIFIED ? cast && !params->whole_conduct : !cast)
 			fail("verdict without a vote");
 	}
 }

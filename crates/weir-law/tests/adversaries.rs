@@ -129,7 +129,10 @@ fn forged_drops_of_quic_are_the_flows() {
                  where they begin, {:.3} and {:.2} at random moments",
                 begin.0, begin.1, any.0, any.1
             );
-            assert!(begin.0 < 0.02 && any.0 > 0.3, "{begin:?} {any:?}");
+            // Who judges by all cycles sees a flow that does not answer to signals that it never got.
+            let most = if law.whole_conduct { 0.1 } else { 1.0 };
+            let least = if law.whole_conduct { 0.0 } else { 0.3 };
+            assert!(begin.0 < 0.02 && (least..=most).contains(&any.0), "{begin:?} {any:?}");
         }
     }
 }
