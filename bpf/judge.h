@@ -375,7 +375,19 @@ WEIR_INLINE void weir_features(const struct weir_conduct *c, s16 *of)
 	of[WEIR_F_SUM] = c->flags & WEIR_PHASE ? c->sum_window : 0;
 }
 
-/* The sum of what the trees say; above zero for a flow that gives way. Without branches: the verifier would follow each. */
+/* 1 where the value is above the limit, without a branch: the verifier would follow each. */
+WEIR_INLINE u32 weir_is_above(s32 value, s32 limit)
+{
+	s32 room = limit - value;
+
+#ifdef __bpf__
+	asm volatile("" : "+r"(room)); /* or the compiler makes a branch of it */
+#endif
+	return (u32)room >> 31;
+}
+
+/* The sum of what the trees say; above zero for a flow that gives way. The masks change nothing; the verifier sees the
+ * bounds by them. */
 WEIR_INLINE s32 weir_score(const s16 *of)
 {
 	s32 score = 0;
@@ -386,8 +398,8 @@ WEIR_INLINE s32 weir_score(const s16 *of)
 
 		at = 0;
 		for (level = 0; level < 3; level++)
-			at = 2 * at + 1 + ((u32)(t->limit[at] - of[t->feature[at] & (WEIR_FEATURES - 1)]) >> 31);
-		score += t->points[at - 7];
+			at = 2 * at + 1 + weir_is_above(of[t->feature[at & 7] & (WEIR_FEATURES - 1)], t->limit[at & 7]);
+		score += t->points[(at - 7) & 7];
 	}
 	return score;
 }

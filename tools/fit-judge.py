@@ -32,7 +32,7 @@ RESPONSIVE, UNRESPONSIVE = 1, 2
 VERDICTS = {"responsive": RESPONSIVE, "unresponsive": UNRESPONSIVE}
 # Points of a score for each nat of the odds.
 POINTS = 256
-TREES, RATE, LEAST = 144, 0.16, 60
+TREES, RATE, LEAST = 288, 0.14, 60
 # A sender that takes less than this of an equal share harms nobody, whatever it answers.
 HARMLESS = 0.5
 
@@ -145,7 +145,7 @@ def features(judge: ctypes.CDLL, flows: list[Flow], wide: int) -> np.ndarray:
 def weights(flows: list[Flow]) -> np.ndarray:
     """Each controller counts as much as any other, and an attack more than the flow that it imitates."""
     count = collections.Counter(flow.group for flow in flows)
-    more = {"evader": 7.5, "saw-tooth": 5.0, "bbr": 1.7, "adversary": 3.0}
+    more = {"evader": 6.0, "saw-tooth": 5.0, "adversary": 3.0, "bbr": 2.0, "scalable": 1.6, "aimd": 1.2}
     return np.array(
         [1000 / count[flow.group] * more.get(flow.group, more.get(flow.kind, 1.0)) for flow in flows]
     )
