@@ -145,7 +145,7 @@ def features(judge: ctypes.CDLL, flows: list[Flow], wide: int) -> np.ndarray:
 def weights(flows: list[Flow]) -> np.ndarray:
     """Each controller counts as much as any other, and an attack more than the flow that it imitates."""
     count = collections.Counter(flow.group for flow in flows)
-    more = {"evader": 6.0, "saw-tooth": 5.0, "adversary": 3.0, "bbr": 2.0, "scalable": 1.6, "aimd": 1.2}
+    more = {"evader": 6.0, "saw-tooth": 5.0, "adversary": 3.0, "bbr": 2.0, "scalable": 2.4, "aimd": 1.4}
     return np.array(
         [1000 / count[flow.group] * more.get(flow.group, more.get(flow.kind, 1.0)) for flow in flows]
     )
