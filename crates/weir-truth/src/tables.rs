@@ -86,7 +86,11 @@ fn parts(title: &str, presets: &[&str], flows: &[Flow], part: impl Fn(&Flow) -> 
         std::iter::once(part).chain(presets.iter().map(of)).collect()
     });
     let header = std::iter::once("").chain(presets.iter().copied()).map(str::to_owned);
-    Grid { title: format!("{title}, % (95 %) of flows"), header: header.collect(), rows: rows.collect() }
+    Grid {
+        title: format!("{title} (95 % interval) of flows"),
+        header: header.collect(),
+        rows: rows.collect(),
+    }
 }
 
 /// For the terminal.

@@ -69,13 +69,13 @@ impl Tally {
         (!times.is_empty()).then(|| 100.0 * times.iter().sum::<f64>() / times.len() as f64)
     }
 
-    /// As `98.2 (96.9-99.0) of 612`.
+    /// As `98.2 % (96.9 to 99.0) of 612`.
     pub fn words(&self) -> String {
         if self.flows == 0 {
             return "-".to_owned();
         }
         let [low, high] = self.interval(self.right);
-        format!("{:.1} ({low:.1}-{high:.1}) of {}", self.percent(self.right), self.flows)
+        format!("{:.1} % ({low:.1} to {high:.1}) of {}", self.percent(self.right), self.flows)
     }
 }
 
@@ -113,6 +113,6 @@ mod tests {
             (4, 2, 1, 1, 1)
         );
         assert_eq!((tally.round_trips(), tally.right_time()), (Some(5.0), Some(50.0)));
-        assert_eq!(tally.words(), "50.0 (15.0-85.0) of 4");
+        assert_eq!(tally.words(), "50.0 % (15.0 to 85.0) of 4");
     }
 }

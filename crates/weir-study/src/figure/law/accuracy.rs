@@ -160,7 +160,7 @@ impl Accuracy {
             statements.push(Statement {
                 text: format!("{judged}: {what}: right"),
                 paper: format!("at least {least} %"),
-                measured: format!("{} %", tally.words()),
+                measured: tally.words(),
                 verdict: if tally.flows == 0 { Verdict::CannotTell } else { (share >= least).into() },
                 interval: Some(tally.interval(tally.right)),
                 ..Statement::default()
