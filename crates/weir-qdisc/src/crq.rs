@@ -270,11 +270,7 @@ impl Qdisc for Crq {
         let waits = QueueChoice::ALL.map(|queue| self.waits(queue));
         let order = match &mut self.scheduler {
             Scheduler::Shared(balance) => balance.order(waits),
-            Scheduler::Flows(balance) => {
-                let order = balance.order(waits);
-                self.flows.round = balance.round();
-                order
-            }
+            Scheduler::Flows(balance) => balance.order(waits),
             Scheduler::Hard(split) => split.order(now),
             Scheduler::Priority => {
                 [QueueChoice::EcnResponsive, QueueChoice::Responsive, QueueChoice::Standard]
@@ -294,8 +290,12 @@ impl Qdisc for Crq {
             match &mut self.scheduler {
                 Scheduler::Shared(balance) => balance.sent(queue, packet.wire_bytes),
                 Scheduler::Flows(balance) => {
-                    let charged = self.flows.charged(queue, packet.wire_bytes);
-                    balance.sent(queue, charged, weight);
+                    balance.sent(queue, packet.wire_bytes, weight);
+                    // Whoever comes while this packet is on the link comes behind it.
+                    let backlogs = self.queues.iter().map(|queue| queue.backlog().packets > 0);
+                    let mut waits = [false; QueueChoice::ALL.len()];
+                    waits.iter_mut().zip(backlogs).for_each(|(waits, is_so)| *waits = is_so);
+                    self.flows.advance(balance.round(waits));
                 }
                 Scheduler::Hard(split) => split.sent(queue, now, packet.wire_bytes),
                 Scheduler::Priority => {}

@@ -4,10 +4,12 @@
 //! A flow counts by what it could use: up to a full packet by the bytes that it has queued, and beyond that as one. So
 //! a flow of many small packets counts only as long as they wait, and a sender that adds small flows adds little.
 //!
-//! A flow that comes back to a queue that it had emptied has missed its turn meanwhile. `fq_codel` makes up for that
-//! by letting it go first as a new flow, up to a quantum, once in a round; here its class is not charged for its
-//! packet, up to a full one, once in a round. Without that a class whose flows run empty at times, because they answer
-//! and keep their queues short, would fall behind one whose flows never do.
+//! A flow that has emptied its queue goes on counting until the time by which its packets would have left if all flows
+//! were served at the same moment, bit by bit: a round for each full packet (the virtual finish time of Demers, Keshav
+//! and Shenker, SIGCOMM 1989). So its class falls behind neither when its flows run empty at times, because they answer
+//! and keep their queues short, nor does it gain by flows that send little: each counts for as much as it sends.
+
+use std::collections::VecDeque;
 
 use weir_core::{
     Duration, Event, EventKind, EventSink, FlowId, MarkReason, Packet, QueueChoice, QueueId, Time,
@@ -33,8 +35,12 @@ struct FlowState {
     challenge: Option<Time>,
     /// Its packets since then.
     since: u32,
-    /// The round in which its class was last given a packet of it.
-    given: u64,
+    /// What it counts in each queue.
+    counts: [u32; MOST],
+    /// Whether it is among those that have emptied a queue.
+    lingers: [bool; MOST],
+    /// The round by which its packets in each queue would have left.
+    finish: [u64; MOST],
     /// Its packets in the queues.
     queued: u32,
     /// The queue that its last packet was given to; `None` before the first.
@@ -45,15 +51,16 @@ struct FlowState {
 pub(super) struct FlowTable {
     flows: Vec<FlowState>,
     /// All packets of no tracked flow, as if they were of one.
-    untracked: [u64; MOST],
-    /// The bytes of each queue's flows, of each at most a full packet.
+    untracked: FlowState,
+    /// What the flows of each queue count together.
     weights: [u64; MOST],
-    /// Bytes for which each queue is not to be charged.
-    given: [u64; MOST],
+    /// Flows that have emptied a queue, and until when they count at least; each once a queue, each at most a round ahead,
+    /// so that none is found more than a round late.
+    lingering: VecDeque<(FlowId, QueueChoice, u64)>,
     /// Turns that a flow which always waits has had, in parts of [`ROUND`].
-    pub(super) round: u64,
+    round: u64,
     /// Wire bytes of a full packet.
-    full: u64,
+    full: u32,
     pub(super) counters: CrqCounters,
 }
 
@@ -61,24 +68,30 @@ impl FlowTable {
     pub(super) fn new(full: u32) -> Self {
         Self {
             flows: Vec::new(),
-            untracked: [0; MOST],
+            untracked: FlowState::default(),
             weights: [0; MOST],
-            given: [0; MOST],
+            lingering: VecDeque::new(),
             round: 0,
-            full: full.max(1).into(),
+            full: full.max(1),
             counters: CrqCounters::default(),
         }
     }
 
+    /// The state of a tracked flow.
     fn state(&mut self, flow: FlowId) -> Option<&mut FlowState> {
+        ((flow.0 as usize) < MAX_FLOWS).then(|| self.any_state(flow))
+    }
+
+    /// The state of a flow, or that of all that are not tracked.
+    fn any_state(&mut self, flow: FlowId) -> &mut FlowState {
         let index = flow.0 as usize;
         if index >= MAX_FLOWS {
-            return None;
+            return &mut self.untracked;
         }
         if index >= self.flows.len() {
             self.flows.resize_with(index + 1, FlowState::default);
         }
-        self.flows.get_mut(index)
+        &mut self.flows[index]
     }
 
     /// Chooses among `queues` that of an arriving packet. Without a queue for them, flows that answer to marks are
@@ -107,14 +120,6 @@ impl FlowTable {
         self.weights[queue as usize]
     }
 
-    /// What a queue is charged for a packet that it sends.
-    pub(super) fn charged(&mut self, queue: QueueChoice, bytes: u32) -> u32 {
-        let given = &mut self.given[queue as usize];
-        let free = (*given).min(bytes.into()) as u32;
-        *given -= u64::from(free);
-        bytes - free
-    }
-
     /// Whether a packet that arrives is a challenge to its flow.
     pub(super) fn is_challenge(&mut self, packet: &Packet, challenges: &mut Challenges, now: Time) -> bool {
         if !challenges.may_be(packet) {
@@ -133,45 +138,59 @@ impl FlowTable {
 
     /// A packet came into a queue.
     fn came(&mut self, packet: &Packet, queue: QueueChoice) {
-        let (index, bytes, full, round) =
-            (queue as usize, u64::from(packet.wire_bytes), self.full, self.round);
-        let mut is_back = false;
-        let held = match self.state(packet.flow) {
-            Some(state) => {
-                state.queued += 1;
-                let held = &mut state.bytes[index];
-                if *held == 0 && round >= state.given + ROUND {
-                    state.given = round;
-                    is_back = true;
-                }
-                held
+        let (at, full, round) = (queue as usize, self.full, self.round);
+        let turns = self.turns(packet);
+        let state = self.any_state(packet.flow);
+        state.finish[at] = state.finish[at].max(round) + turns;
+        state.queued += 1;
+        state.bytes[at] += u64::from(packet.wire_bytes);
+        let counts = (state.bytes[at].min(full.into()) as u32).max(state.counts[at]);
+        let more = counts - std::mem::replace(&mut state.counts[at], counts);
+        self.weights[at] += u64::from(more);
+    }
+
+    /// How many rounds a packet takes.
+    fn turns(&self, packet: &Packet) -> u64 {
+        u64::from(packet.wire_bytes) * ROUND / u64::from(self.full)
+    }
+
+    /// A packet left a queue, by the link or not.
+    fn left(&mut self, packet: &Packet, queue: QueueChoice, is_sent: bool) {
+        let (at, round) = (queue as usize, self.round);
+        let turns = if is_sent { 0 } else { self.turns(packet) };
+        let state = self.any_state(packet.flow);
+        state.finish[at] = state.finish[at].saturating_sub(turns);
+        state.queued = state.queued.saturating_sub(1);
+        state.bytes[at] = state.bytes[at].saturating_sub(packet.wire_bytes.into());
+        if state.bytes[at] == 0 {
+            // What it got ahead of others is theirs within a round.
+            state.finish[at] = state.finish[at].min(round + ROUND);
+            let finish = state.finish[at];
+            if !std::mem::replace(&mut state.lingers[at], true) {
+                self.lingering.push_back((packet.flow, queue, finish));
             }
-            None => &mut self.untracked[index],
-        };
-        let before = *held;
-        *held += bytes;
-        self.weights[index] += (before + bytes).min(full) - before.min(full);
-        if is_back {
-            self.given[index] += bytes.min(full);
         }
     }
 
-    /// A packet left a queue.
-    fn left(&mut self, packet: &Packet, queue: QueueChoice) {
-        let (index, bytes, full) = (queue as usize, u64::from(packet.wire_bytes), self.full);
-        let held = match self.state(packet.flow) {
-            Some(state) => {
-                state.queued = state.queued.saturating_sub(1);
-                &mut state.bytes[index]
+    /// It is `round` now: flows that have emptied their queue and would have done so by now count no longer.
+    pub(super) fn advance(&mut self, round: u64) {
+        self.round = round;
+        while let Some((flow, queue, finish)) = self.lingering.front().copied()
+            && finish <= round
+        {
+            self.lingering.pop_front();
+            let at = queue as usize;
+            let state = self.any_state(flow);
+            if state.bytes[at] == 0 && state.finish[at] > round {
+                // It was back meanwhile.
+                let finish = state.finish[at];
+                self.lingering.push_back((flow, queue, finish));
+                continue;
             }
-            None => &mut self.untracked[index],
-        };
-        let before = *held;
-        *held = before.saturating_sub(bytes);
-        let less = before.min(full) - (*held).min(full);
-        self.weights[index] = self.weights[index].saturating_sub(less);
-        if self.weights[index] == 0 {
-            self.given[index] = 0;
+            state.lingers[at] = false;
+            let counts = state.bytes[at].min(state.counts[at].into()) as u32;
+            let less = std::mem::replace(&mut state.counts[at], counts) - counts;
+            self.weights[at] -= u64::from(less);
         }
     }
 }
@@ -189,8 +208,10 @@ impl EventSink for Tagged<'_> {
     fn event(&mut self, event: &Event) {
         match event.kind {
             EventKind::Enqueue => self.flows.came(&event.packet, self.queue),
-            EventKind::Dequeue => self.flows.left(&event.packet, self.queue),
-            EventKind::Drop(reason) if !reason.on_arrival() => self.flows.left(&event.packet, self.queue),
+            EventKind::Dequeue => self.flows.left(&event.packet, self.queue, true),
+            EventKind::Drop(reason) if !reason.on_arrival() => {
+                self.flows.left(&event.packet, self.queue, false);
+            }
             EventKind::Drop(_) | EventKind::Mark(_) => {}
         }
         let event = Event { queue: QueueId(self.queue as u8), ..*event };
