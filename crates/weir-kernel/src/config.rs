@@ -22,7 +22,7 @@ pub enum LinkLayer {
 pub struct ProgramConfig {
     /// The law.
     pub params: Params,
-    /// Flows that the table has room for: rounded up to a power of two, 8 to 2^24. 192 bytes of kernel memory each.
+    /// Flows that the table has room for: rounded up to a power of two, 8 to 2^24. 264 bytes of kernel memory each.
     pub flows: u32,
     /// The device with the queue.
     pub ifindex: u32,
@@ -48,7 +48,7 @@ pub struct ProgramConfig {
 }
 
 /// Of which layout the settings and the table are. Goes up when either changes.
-const LAYOUT_VERSION: u32 = 5;
+const LAYOUT_VERSION: u32 = 6;
 
 /// What the ring of events holds: the records of some 1000 ended cycles, which is one in 10 ms for each of ten flows
 /// for a second. Without listeners there is only the page that the kernel wants.

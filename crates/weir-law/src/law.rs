@@ -75,7 +75,7 @@ pub struct Law {
 }
 
 impl Law {
-    /// A law with settings `params` and room for `capacity` flows (about 190 bytes each, taken at once, at most 2^30).
+    /// A law with settings `params` and room for `capacity` flows (about 260 bytes each, taken at once, at most 2^30).
     pub fn new(params: Params, capacity: usize) -> Self {
         Self::with_seed(params, capacity, 0)
     }
