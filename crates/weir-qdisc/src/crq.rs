@@ -270,11 +270,7 @@ impl Qdisc for Crq {
         let waits = QueueChoice::ALL.map(|queue| self.waits(queue));
         let order = match &mut self.scheduler {
             Scheduler::Shared(balance) => balance.order(waits),
-            Scheduler::Flows(balance) => {
-                let order = balance.order(waits);
-                self.flows.advance(balance.round());
-                order
-            }
+            Scheduler::Flows(balance) => balance.order(waits),
             Scheduler::Hard(split) => split.order(now),
             Scheduler::Priority => {
                 [QueueChoice::EcnResponsive, QueueChoice::Responsive, QueueChoice::Standard]
@@ -293,7 +289,14 @@ impl Qdisc for Crq {
             };
             match &mut self.scheduler {
                 Scheduler::Shared(balance) => balance.sent(queue, packet.wire_bytes),
-                Scheduler::Flows(balance) => balance.sent(queue, packet.wire_bytes, weight),
+                Scheduler::Flows(balance) => {
+                    balance.sent(queue, packet.wire_bytes, weight);
+                    // Whoever comes while this packet is on the link comes behind it.
+                    let backlogs = self.queues.iter().map(|queue| queue.backlog().packets > 0);
+                    let mut waits = [false; QueueChoice::ALL.len()];
+                    waits.iter_mut().zip(backlogs).for_each(|(waits, is_so)| *waits = is_so);
+                    self.flows.advance(balance.round(waits));
+                }
                 Scheduler::Hard(split) => split.sent(queue, now, packet.wire_bytes),
                 Scheduler::Priority => {}
             }

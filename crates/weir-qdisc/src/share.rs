@@ -129,8 +129,9 @@ impl ByFlows {
         self.lead.order(waits)
     }
 
-    /// Bytes over weight that have been served to all, in parts of 2^[`ROUND_BITS`].
-    pub(crate) fn round(&self) -> u64 {
+    /// Bytes over weight that have been served to all that wait, in parts of 2^[`ROUND_BITS`].
+    pub(crate) fn round(&mut self, waits: [bool; MOST]) -> u64 {
+        self.lead.order(waits);
         (self.lead.least >> (Self::UNIT - ROUND_BITS)) as u64
     }
 

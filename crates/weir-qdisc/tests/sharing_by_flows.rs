@@ -205,3 +205,60 @@ fn to_come_and_go_does_not_pay() {
     assert!((950..=1050).contains(&parts[0]), "a fifth of 5000, not {parts:?}");
     assert!(parts[1] > 2000, "half of them where classes share equally: {parts:?}");
 }
+
+/// Flows that send less than their part lift a class by little more than what they send: a bulk flow among them has
+/// about what it has in one fair queue for all.
+#[test]
+fn company_of_small_flows_does_not_pay() {
+    let link = Rate::from_bits_per_sec(20_000_000);
+    let child = "fq_codel noecn target 1s interval 10s limit 100000p";
+    let bulk = |words: &str| {
+        // A packet of each of 20 flows in 24 ms, a fourth of an equal part; a bulk flow, and four in the other class.
+        let mut arrivals = Vec::new();
+        for turn in 0..4000u64 {
+            let small = FlowId(10 + (turn % 20) as u32);
+            let one = |flow, choice, gap| Arrival { gap, flow, bytes: MTU, ecn: Ecn::NotEct, choice };
+            arrivals.push(one(small, QueueChoice::Standard, 1_200_000));
+            for _ in 0..2 {
+                arrivals.push(one(FlowId(0), QueueChoice::Standard, 0));
+                arrivals.extend((1..5).map(|flow| one(FlowId(flow), QueueChoice::Responsive, 0)));
+            }
+        }
+        let (events, _) = drive(&mut *build(words), link, &arrivals, false);
+        let of_bulk = |event: &&Event| event.kind == EventKind::Dequeue && event.packet.flow == FlowId(0);
+        events.iter().filter(of_bulk).count() as f64
+    };
+    let one = bulk(child);
+    let two = bulk(&format!("crq standard {child} responsive {child} sharing flows split shared"));
+    assert!((0.8..1.2).contains(&(two / one)), "{two} packets instead of {one}");
+}
+
+/// A flow counts in the queue that it has left for no longer than its packets' turn.
+#[test]
+fn flows_that_have_gone_to_the_other_class_do_not_count_in_theirs() {
+    let child = "drr flows 65536 limit 100000p";
+    let mut queue = build(&format!("crq standard {child} responsive {child} sharing flows split shared"));
+    let mut number = 0;
+    let mut come = |queue: &mut dyn Qdisc, flow, choice| {
+        number += 1;
+        let packet = Packet::new(number, FlowId(flow), MTU, Time::ZERO);
+        queue.enqueue(Packet { choice, ..packet }, Time::ZERO, &mut ());
+    };
+    for _ in 0..2000 {
+        come(&mut *queue, 0, QueueChoice::Standard);
+    }
+    // Four flows begin in the standard queue and are found to answer; they always have two packets waiting.
+    let mut sent = [0u32; 5];
+    for flow in 1..5 {
+        come(&mut *queue, flow, QueueChoice::Standard);
+        come(&mut *queue, flow, QueueChoice::Responsive);
+    }
+    for _ in 0..5000 {
+        let packet = queue.dequeue(Time::ZERO, &mut ()).unwrap();
+        sent[packet.flow.0 as usize] += 1;
+        if packet.flow != FlowId(0) {
+            come(&mut *queue, packet.flow.0, QueueChoice::Responsive);
+        }
+    }
+    assert!(sent.iter().all(|sent| (950..=1050).contains(sent)), "{sent:?}");
+}

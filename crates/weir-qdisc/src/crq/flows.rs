@@ -4,10 +4,10 @@
 //! A flow counts by what it could use: up to a full packet by the bytes that it has queued, and beyond that as one. So
 //! a flow of many small packets counts only as long as they wait, and a sender that adds small flows adds little.
 //!
-//! A flow that has emptied its queue counts for the rest of its turn: a round longer, in which each flow that waits has
-//! had a turn. So it is in `fq_codel`, where such a flow leaves the list when its turn comes. Without that a class whose
-//! flows run empty at times, because they answer and keep their queues short, would fall behind one whose flows never
-//! do. What a flow can gain by it is the part that it had a moment before.
+//! A flow that has emptied its queue goes on counting until the time by which its packets would have left if all flows
+//! were served at the same moment, bit by bit: a round for each full packet (the virtual finish time of Demers, Keshav
+//! and Shenker, SIGCOMM 1989). So its class falls behind neither when its flows run empty at times, because they answer
+//! and keep their queues short, nor does it gain by flows that send little: each counts for as much as it sends.
 
 use std::collections::VecDeque;
 
@@ -39,8 +39,8 @@ struct FlowState {
     counts: [u32; MOST],
     /// Whether it is among those that have emptied a queue.
     lingers: [bool; MOST],
-    /// The round in which it last emptied one.
-    emptied: u64,
+    /// The round by which its packets in each queue would have left.
+    finish: [u64; MOST],
     /// Its packets in the queues.
     queued: u32,
     /// The queue that its last packet was given to; `None` before the first.
@@ -54,7 +54,8 @@ pub(super) struct FlowTable {
     untracked: FlowState,
     /// What the flows of each queue count together.
     weights: [u64; MOST],
-    /// Flows that have emptied a queue, and a round in which they had; each once a queue.
+    /// Flows that have emptied a queue, and until when they count at least; each once a queue, each at most a round ahead,
+    /// so that none is found more than a round late.
     lingering: VecDeque<(FlowId, QueueChoice, u64)>,
     /// Turns that a flow which always waits has had, in parts of [`ROUND`].
     round: u64,
@@ -137,8 +138,10 @@ impl FlowTable {
 
     /// A packet came into a queue.
     fn came(&mut self, packet: &Packet, queue: QueueChoice) {
-        let (at, full) = (queue as usize, self.full);
+        let (at, full, round) = (queue as usize, self.full, self.round);
+        let turns = self.turns(packet);
         let state = self.any_state(packet.flow);
+        state.finish[at] = state.finish[at].max(round) + turns;
         state.queued += 1;
         state.bytes[at] += u64::from(packet.wire_bytes);
         let counts = (state.bytes[at].min(full.into()) as u32).max(state.counts[at]);
@@ -146,33 +149,42 @@ impl FlowTable {
         self.weights[at] += u64::from(more);
     }
 
-    /// A packet left a queue.
-    fn left(&mut self, packet: &Packet, queue: QueueChoice) {
+    /// How many rounds a packet takes.
+    fn turns(&self, packet: &Packet) -> u64 {
+        u64::from(packet.wire_bytes) * ROUND / u64::from(self.full)
+    }
+
+    /// A packet left a queue, by the link or not.
+    fn left(&mut self, packet: &Packet, queue: QueueChoice, is_sent: bool) {
         let (at, round) = (queue as usize, self.round);
+        let turns = if is_sent { 0 } else { self.turns(packet) };
         let state = self.any_state(packet.flow);
+        state.finish[at] = state.finish[at].saturating_sub(turns);
         state.queued = state.queued.saturating_sub(1);
         state.bytes[at] = state.bytes[at].saturating_sub(packet.wire_bytes.into());
         if state.bytes[at] == 0 {
-            state.emptied = round;
+            // What it got ahead of others is theirs within a round.
+            state.finish[at] = state.finish[at].min(round + ROUND);
+            let finish = state.finish[at];
             if !std::mem::replace(&mut state.lingers[at], true) {
-                self.lingering.push_back((packet.flow, queue, round));
+                self.lingering.push_back((packet.flow, queue, finish));
             }
         }
     }
 
-    /// It is `round` now: flows whose turn has passed since they emptied their queue count no longer.
+    /// It is `round` now: flows that have emptied their queue and would have done so by now count no longer.
     pub(super) fn advance(&mut self, round: u64) {
         self.round = round;
-        while let Some((flow, queue, since)) = self.lingering.front().copied()
-            && since + ROUND <= round
+        while let Some((flow, queue, finish)) = self.lingering.front().copied()
+            && finish <= round
         {
             self.lingering.pop_front();
             let at = queue as usize;
             let state = self.any_state(flow);
-            if state.bytes[at] == 0 && state.emptied + ROUND > round {
+            if state.bytes[at] == 0 && state.finish[at] > round {
                 // It was back meanwhile.
-                let since = state.emptied;
-                self.lingering.push_back((flow, queue, since));
+                let finish = state.finish[at];
+                self.lingering.push_back((flow, queue, finish));
                 continue;
             }
             state.lingers[at] = false;
@@ -196,8 +208,10 @@ impl EventSink for Tagged<'_> {
     fn event(&mut self, event: &Event) {
         match event.kind {
             EventKind::Enqueue => self.flows.came(&event.packet, self.queue),
-            EventKind::Dequeue => self.flows.left(&event.packet, self.queue),
-            EventKind::Drop(reason) if !reason.on_arrival() => self.flows.left(&event.packet, self.queue),
+            EventKind::Dequeue => self.flows.left(&event.packet, self.queue, true),
+            EventKind::Drop(reason) if !reason.on_arrival() => {
+                self.flows.left(&event.packet, self.queue, false);
+            }
             EventKind::Drop(_) | EventKind::Mark(_) => {}
         }
         let event = Event { queue: QueueId(self.queue as u8), ..*event };
