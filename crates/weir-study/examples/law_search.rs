@@ -1,6 +1,6 @@
 //! Looks for the sender that gains most by cheating the law: random and then evolutionary search over the parameters of
-//! `evader`. The gain is what it gets beside four honest flows, over what the same sender gets where one `fq_codel`
-//! serves the link.
+//! `evader`. The gain is what it gets beside four honest flows, over what one `fq_codel` for the link leaves to the same
+//! sender, or to an honest flow there if that is more: a sender that asks for little has not gained by getting it.
 //!
 //! ```sh
 //! cargo run --profile fast -p weirnet-study --example law_search -- --minutes 30 --qdisc "crq split shared"
@@ -132,7 +132,7 @@ impl Options {
         for seed in seeds {
             let [attacker, honest] = self.run(&self.qdisc, &controller, seed)?;
             let [fair_attacker, fair_honest] = self.run("fq_codel noecn", &controller, seed)?;
-            tried.gain += attacker / fair_attacker.max(0.01) / 2.0;
+            tried.gain += attacker / fair_attacker.max(fair_honest).max(0.01) / 2.0;
             tried.honest_gain += honest / fair_honest.max(0.01) / 2.0;
             tried.attacker += attacker / 2.0;
             tried.honest += honest / 2.0;

@@ -26,6 +26,7 @@ use file::File;
 /// The files of figures.
 const FILES: &[&str] = &[
     include_str!("../../../figures/crq/udp-share/figure.toml"),
+    include_str!("../../../figures/law/attack/figure.toml"),
     include_str!("../../../figures/dualq/3/figure.toml"),
     include_str!("../../../figures/dualq/4/figure.toml"),
     include_str!("../../../figures/dualq/7/figure.toml"),
@@ -58,6 +59,8 @@ const FILES: &[&str] = &[
 /// Grids by the names that figures call them.
 const GRIDS: &[(&str, &str)] = &[
     ("crq/udp-share", include_str!("../../../figures/crq/udp-share.toml")),
+    ("law/attack-wide", include_str!("../../../figures/law/attack-wide.toml")),
+    ("law/attack-narrow", include_str!("../../../figures/law/attack-narrow.toml")),
     ("dualq/curve", include_str!("../../../figures/dualq/curve.toml")),
     ("dualq/one-queue", include_str!("../../../figures/dualq/one-queue.toml")),
     ("dualq/long", include_str!("../../../figures/dualq/long.toml")),
