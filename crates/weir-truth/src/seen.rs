@@ -83,7 +83,9 @@ pub fn of_run(case: &Case, result: &RunResult, policy: &Policy) -> Vec<Seen> {
                 false => (row.dropped, standing.first_loss_s),
             };
             let signal = if by_marks { "ecn" } else { "loss" };
-            let controller = catalogue_name(&flow.controller).to_owned();
+            // Without the parameters that may stand behind it.
+            let named = catalogue_name(&flow.controller);
+            let controller = named.split_whitespace().next().unwrap_or(named).to_owned();
             let right = truth.right().or_else(|| policy.right(&controller, signal))?;
             if standing.segments < LEAST_PACKETS || signals == 0 {
                 return None;
