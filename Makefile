@@ -11,7 +11,7 @@ RULES ?= $(PREFIX)/lib/udev/rules.d
 # Of each fuzz target.
 SECONDS ?= 600
 
-.PHONY: all build setup demo test test-router test-vm lint msrv fuzz prove package deny install uninstall clean
+.PHONY: all build setup demo test test-router test-vm python-test wheel lint msrv fuzz prove package deny install uninstall clean
 
 all: build
 
@@ -26,6 +26,17 @@ demo: build
 
 test: setup
 	$(CARGO) test --workspace --locked --no-fail-fast
+	$(MAKE) python-test
+
+# The Python package with what it takes from PyPI, in target/python; PYTEST="-k gym" chooses.
+python-test: setup
+	@tools/setup.sh python
+	CARGO="$(CARGO)" tools/python.sh test $(PYTEST)
+
+# The package for `pip install`, with the command inside: target/python/dist.
+wheel: setup
+	@tools/setup.sh python
+	CARGO="$(CARGO)" tools/python.sh wheel
 
 # The command as a router needs it, without the feature `lab` (docs/house.md).
 test-router: setup

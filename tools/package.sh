@@ -15,7 +15,7 @@ unpacked=target/package/unpacked
 
 rm -rf target/package
 # The excluded say `publish = false`. Quietly, as it warns of each test that a package is without.
-"$cargo" package --workspace --exclude weirnet-testkit --exclude weir-fuzz --exclude stranger --no-verify --locked \
+"$cargo" package --workspace --exclude weirnet-testkit --exclude weir-fuzz --exclude stranger --exclude weirnet-python --no-verify --locked \
     --quiet "$@"
 
 # Packages give all files the same time; with it cargo would take changed files for those of the last time.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building Weir needs on Debian or Ubuntu, if it is missing. Does nothing, and asks for nothing, where all
 # is there. With the word `vm`, what micro-VMs need as well; with `lint`, what looks at the code; with `fuzz`, what the fuzzer
-# is built with.
+# is built with; with `python`, what virtual environments need.
 set -eu
 
 need_rust=1.91
@@ -32,6 +32,11 @@ fi
 if [ "${1:-}" = lint ]; then
     # For tools/check-docs.py.
     have python3 || missing="$missing python3"
+fi
+if [ "${1:-}" = python ]; then
+    # Debian has what makes virtual environments in a package of its own.
+    python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3 python3-venv"
+    have strip || missing="$missing binutils"
 fi
 if [ "${1:-}" = fuzz ]; then
     # libFuzzer is C++, and the sanitizers' runtime is a package of its own from Debian 12 on.

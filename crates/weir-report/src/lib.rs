@@ -1,4 +1,4 @@
-//! What a run came to: its [`result`] with all tables, the files it is kept in ([`output`], [`read`](mod@read),
+//! What a run came to: its [`result`], the [`tables`] made of it, the files it is kept in ([`output`], [`read`](mod@read),
 //! [`pcapng`]), the [`summary`] for a terminal and the [`page`] for a browser.
 
 pub mod output;
@@ -7,3 +7,4 @@ pub mod pcapng;
 pub mod read;
 pub mod result;
 pub mod summary;
+pub mod tables;

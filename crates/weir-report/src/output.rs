@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::page;
 use crate::result::RunResult;
+use crate::tables::{Column, Tables};
 pub use part::Target;
 pub use part::{Part, Staged};
 
@@ -150,63 +151,40 @@ pub fn stage(path: &Path, fill: &dyn Fn(&mut Part) -> io::Result<()>) -> Result<
 
 /// Everything but `run.json`.
 fn tables(dir: &Path, result: &RunResult) -> Result<Vec<Staged>, OutputError> {
-    let mut files = Vec::new();
-    let mut file = |name: &str, fill: &dyn Fn(&mut Part) -> io::Result<()>| {
-        files.push(stage(&dir.join(name), fill)?);
-        Ok(())
-    };
-    file("flows.csv", &|out| flows(out, result))?;
-    file("queues.csv", &|out| table(out, result.queues.iter().map(QueueRow::new), QueueRow::COLUMNS))?;
-    file("sojourn.csv", &|out| table(out, sojourn(result), &["queue", "upper_ns", "count"]))?;
-    file("flow_sojourn.csv", &|out| table(out, flow_sojourn(result), &["flow", "upper_ns", "count"]))?;
-    file("queue_series.csv", &|out| table(out, queue_series(result), QueueBinRow::COLUMNS))?;
-    file("flow_series.csv", &|out| {
-        table(
-            out,
-            flow_series(result),
-            &["time_s", "flow", "throughput_bps", "dropped_packets", "marked_packets"],
-        )
-    })?;
-    file("rtt.csv", &|out| table(out, rtt(result), &["time_s", "flow", "rtt_ms"]))?;
-    if !result.workloads.is_empty() {
-        file("requests.csv", &|out| {
-            table(out, requests(result), &["workload", "id", "start_s", "bytes", "fct_s"])
-        })?;
-    }
-    if !result.detections.is_empty() {
-        file("detections.csv", &|out| {
-            let rows = result.detections.iter().flat_map(|found| {
-                found
-                    .history
-                    .iter()
-                    .map(move |(time_s, finding)| (*time_s, &found.flow, &found.detector, finding))
-            });
-            table(out, rows, &["time_s", "flow", "detector", "finding"])
-        })?;
-    }
-    file("assessments.csv", &|out| {
-        let columns = [
-            "time_s",
-            "flow",
-            "signal",
-            "cycle",
-            "window_before_bytes",
-            "window_after_bytes",
-            "signals",
-            "responsive",
-            "votes_responsive",
-            "votes_unresponsive",
-            "class",
-        ];
-        table(out, &result.assessments, &columns)
-    })?;
-    file("choices.csv", &|out| table(out, &result.choices, &["time_s", "flow", "queue"]))?;
+    let mut files = Files { dir, staged: Vec::new() };
+    crate::tables::each(result, &mut files)?;
     let label = match result.meta.scenario.name.as_str() {
         "" => "run",
         name => name,
     };
-    file("report.html", &|out| out.write_all(page::html(&[(label, result)]).as_bytes()))?;
-    Ok(files)
+    let page =
+        stage(&dir.join("report.html"), &|out| out.write_all(page::html(&[(label, result)]).as_bytes()))?;
+    files.staged.push(page);
+    Ok(files.staged)
+}
+
+/// Tables as CSV files of their names.
+struct Files<'a> {
+    dir: &'a Path,
+    staged: Vec<Staged>,
+}
+
+impl Tables for Files<'_> {
+    type Error = OutputError;
+
+    fn table<R: Serialize>(
+        &mut self,
+        name: &'static str,
+        columns: &'static [Column],
+        rows: impl Iterator<Item = R>,
+    ) -> Result<(), OutputError> {
+        let path = self.dir.join(format!("{name}.csv"));
+        let failed = |source: io::Error| OutputError { path: path.clone(), source };
+        let mut part = Part::create(&path).map_err(failed)?;
+        write_csv(&mut part, columns, rows).map_err(failed)?;
+        self.staged.push(part.stage().map_err(failed)?);
+        Ok(())
+    }
 }
 
 /// Writes a page, such as one that compares runs, or another text to `path`: whole or not at all.
@@ -217,156 +195,19 @@ pub fn write_page(path: &Path, html: &str) -> Result<(), OutputError> {
     place(vec![stage(path, &|out| out.write_all(html.as_bytes()))?]).map(drop)
 }
 
-/// Writes rows under `columns`, which are there even when there is no row.
-fn table<R: Serialize>(
+/// Writes rows under the names of `columns`, which are there even when there is no row.
+///
+/// # Errors
+/// If `out` cannot take them.
+pub fn write_csv<R: Serialize>(
     out: impl Write,
-    rows: impl IntoIterator<Item = R>,
-    columns: &[&str],
+    columns: &[Column],
+    rows: impl Iterator<Item = R>,
 ) -> io::Result<()> {
     let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(out);
-    writer.write_record(columns)?;
+    writer.write_record(columns.iter().map(|column| column.name))?;
     for row in rows {
         writer.serialize(row)?;
     }
     writer.flush()
-}
-
-/// A flow's record is flat and its fields carry their units, so they are the columns; only `name` is called `flow`, as
-/// in the other tables.
-fn flows(out: &mut impl Write, result: &RunResult) -> io::Result<()> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for flow in &result.flows {
-        writer.serialize(flow)?;
-    }
-    let text = writer.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
-    let rest = text.strip_prefix(b"name".as_slice()).unwrap_or(&text);
-    out.write_all(b"flow")?;
-    out.write_all(if rest.is_empty() { b"\n" } else { rest })
-}
-
-#[derive(Serialize)]
-struct QueueRow<'a> {
-    queue: &'a str,
-    departed_packets: u64,
-    departed_bytes: u64,
-    overflowed_packets: u64,
-    aqm_dropped_packets: u64,
-    marked_packets: u64,
-    sojourn_mean_ms: Option<f64>,
-    sojourn_ms: [Option<f64>; 5],
-}
-
-impl<'a> QueueRow<'a> {
-    const COLUMNS: &'static [&'static str] = &[
-        "queue",
-        "departed_packets",
-        "departed_bytes",
-        "overflowed_packets",
-        "aqm_dropped_packets",
-        "marked_packets",
-        "sojourn_mean_ms",
-        "sojourn_p25_ms",
-        "sojourn_p50_ms",
-        "sojourn_p90_ms",
-        "sojourn_p99_ms",
-        "sojourn_max_ms",
-    ];
-
-    fn new(queue: &'a crate::result::QueueResult) -> Self {
-        let sojourn = &queue.sojourn_ns;
-        Self {
-            queue: &queue.name,
-            departed_packets: queue.departed,
-            departed_bytes: queue.departed_bytes,
-            overflowed_packets: queue.overflowed,
-            aqm_dropped_packets: queue.dropped,
-            marked_packets: queue.marked,
-            sojourn_mean_ms: sojourn.mean().map(|ns| ns / 1e6),
-            sojourn_ms: [0.25, 0.5, 0.9, 0.99, 1.0].map(|at| sojourn.quantile(at).map(|ns| ns as f64 / 1e6)),
-        }
-    }
-}
-
-fn sojourn(result: &RunResult) -> impl Iterator<Item = (&str, u64, u64)> {
-    result.queues.iter().flat_map(|queue| {
-        queue.sojourn_ns.buckets().map(|(upper, count)| (queue.name.as_str(), upper, count))
-    })
-}
-
-fn flow_sojourn(result: &RunResult) -> impl Iterator<Item = (&str, u64, u64)> {
-    let buckets = result.series_names().zip(&result.flow_sojourn_ns);
-    buckets.flat_map(|(name, sojourn)| sojourn.buckets().map(move |(upper, count)| (name, upper, count)))
-}
-
-#[derive(Serialize)]
-struct QueueBinRow<'a> {
-    time_s: f64,
-    queue: &'a str,
-    departed_packets: u32,
-    sojourn_mean_ms: Option<f64>,
-    sojourn_max_ms: Option<f64>,
-    backlog_max_bytes: u64,
-    dropped_packets: u32,
-    marked_packets: u32,
-}
-
-impl QueueBinRow<'_> {
-    const COLUMNS: &'static [&'static str] = &[
-        "time_s",
-        "queue",
-        "departed_packets",
-        "sojourn_mean_ms",
-        "sojourn_max_ms",
-        "backlog_max_bytes",
-        "dropped_packets",
-        "marked_packets",
-    ];
-}
-
-fn queue_series(result: &RunResult) -> impl Iterator<Item = QueueBinRow<'_>> {
-    result.queues.iter().zip(&result.series.queues).flat_map(|(queue, bins)| {
-        whole(result, bins).map(|(time_s, _, bin)| QueueBinRow {
-            time_s,
-            queue: &queue.name,
-            departed_packets: bin.departed,
-            sojourn_mean_ms: bin.sojourn_mean_ms(),
-            sojourn_max_ms: (bin.departed > 0).then_some(bin.sojourn_max_ns as f64 / 1e6),
-            backlog_max_bytes: bin.backlog_max_bytes,
-            dropped_packets: bin.dropped,
-            marked_packets: bin.marked,
-        })
-    })
-}
-
-fn flow_series(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64, u32, u32)> {
-    result.series_names().zip(&result.series.flows).flat_map(move |(name, bins)| {
-        whole(result, bins).map(move |(time_s, seconds, bin)| {
-            (time_s, name, bin.departed_bytes as f64 * 8.0 / seconds, bin.dropped, bin.marked)
-        })
-    })
-}
-
-/// All bins of the run, also those in which nothing happened any more: when each begins, how long it is, and what it
-/// holds.
-fn whole<B: Copy + Default>(result: &RunResult, bins: &[B]) -> impl Iterator<Item = (f64, f64, B)> {
-    let series = &result.series;
-    (0..series.bins()).map(|index| {
-        let bin = bins.get(index).copied().unwrap_or_default();
-        (series.begin_s(index), series.span_s(index, index + 1), bin)
-    })
-}
-
-fn requests(result: &RunResult) -> impl Iterator<Item = (&str, usize, f64, u64, Option<f64>)> {
-    result.workloads.iter().flat_map(|workload| {
-        let rows = workload.list.iter().enumerate();
-        rows.map(|(id, request)| (workload.name.as_str(), id, request.start_s, request.bytes, request.fct_s))
-    })
-}
-
-fn rtt(result: &RunResult) -> impl Iterator<Item = (f64, &str, f64)> {
-    result
-        .flows
-        .iter()
-        .zip(&result.series.rtt)
-        .flat_map(|(flow, samples)| samples.iter().map(|(time, rtt)| (*time, flow.name.as_str(), *rtt)))
 }

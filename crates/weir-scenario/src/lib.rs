@@ -207,10 +207,24 @@ impl Scenario {
         change: impl FnOnce(&mut Self),
         check: impl FnOnce(&Self) -> Result<(), Refusal>,
     ) -> Result<Self, ScenarioError> {
-        let (name, text) = (path.display().to_string(), toml_file::read(path)?);
-        let mut scenario = Self::parse(&text, &name)?.or_called(path);
+        Self::parse_with(&toml_file::read(path)?, path, change, check)
+    }
+
+    /// The same of a text; `path` is what errors call it and the scenario is called after, and traces are looked for
+    /// from there.
+    ///
+    /// # Errors
+    /// As [`load_with`](Self::load_with).
+    pub fn parse_with(
+        text: &str,
+        path: &Path,
+        change: impl FnOnce(&mut Self),
+        check: impl FnOnce(&Self) -> Result<(), Refusal>,
+    ) -> Result<Self, ScenarioError> {
+        let name = path.display().to_string();
+        let mut scenario = Self::parse(text, &name)?.or_called(path);
         change(&mut scenario);
-        check(&scenario).map_err(|wrong| scenario.wrong(&text, &name, wrong))?;
+        check(&scenario).map_err(|wrong| scenario.wrong(text, &name, wrong))?;
         Ok(scenario)
     }
 

@@ -14,4 +14,4 @@ mod stats;
 pub mod suite;
 pub mod sweep;
 
-pub use engine::{CELLS, Job, Options, Progress, StudyError};
+pub use engine::{CELLS, Foreign, Job, Options, Progress, StudyError};

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -83,13 +84,26 @@ pub struct VmProgress {
     pub left: Option<Duration>,
 }
 
+/// The command, where this process is another program.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Names the command `weir` that guests are given, for a program that is not it, such as an interpreter. Only the first
+/// call counts.
+pub fn set_program(weir: PathBuf) {
+    let _ = PROGRAM.set(weir);
+}
+
 impl<'a> VmOptions<'a> {
-    /// One guest with 2 GiB for eight runs at a time, in the world `kernel`, with this executable.
+    /// One guest with 2 GiB for eight runs at a time, in the world `kernel`, with this executable or the one that
+    /// [`set_program`] has named.
     ///
     /// # Errors
     /// If the path of this executable is not known.
     pub fn new(stop: &'a AtomicBool) -> Result<Self, VmError> {
-        let weir = std::env::current_exe().map_err(VmError::file(Path::new("/proc/self/exe")))?;
+        let weir = match PROGRAM.get() {
+            Some(program) => program.clone(),
+            None => std::env::current_exe().map_err(VmError::file(Path::new("/proc/self/exe")))?,
+        };
         Ok(Self { world: "kernel", weir, guests: 1, batch: 8, memory: 2048, progress: &|_| {}, stop })
     }
 }

@@ -1,13 +1,13 @@
 //! What a result is called: a hash of all that it depends on.
 //!
-//! The hash is SHA-256 of Weir's version and the program's own bytes, the world, the kernel where packets are real,
+//! The hash is SHA-256 of Weir's version and the bytes of the file that this code runs from, the world, the kernel where packets are real,
 //! the complete scenario with its seed, the contents of its traces, and the run number. So nothing has to be
 //! compared: what is found under a run's address is its result, and what another build or another kernel has measured
 //! is not found.
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ring::digest::{SHA256, digest};
@@ -22,6 +22,8 @@ pub(crate) type Address = [u8; 32];
 
 /// The program that runs, also after its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
+/// Which file each part of this process is from.
+const MAPS: &str = "/proc/self/maps";
 /// What `uname -r` says.
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
@@ -31,6 +33,8 @@ pub(crate) struct Origin {
     pub(crate) world: &'static dyn World,
     /// Weir's version and its checksum: between releases, the version alone does not say what made a result.
     pub(super) build: &'static str,
+    /// Code that is no part of Weir and that results depend on, by a name that changes with it; mostly none.
+    pub(crate) also: String,
     /// The release of the kernel that moves the packets; none in virtual time.
     pub(super) kernel: Option<String>,
     /// The kernel that guests are given.
@@ -53,7 +57,7 @@ impl Origin {
             Clock::Guest => guest.as_ref().map(|kernel| kernel.about.release.clone()),
             Clock::Real => Some(fs::read_to_string(RELEASE).map_err(failed(RELEASE))?.trim().to_owned()),
         };
-        Ok(Self { world, build: build()?, kernel, guest })
+        Ok(Self { world, build: build()?, also: String::new(), kernel, guest })
     }
 
     /// Origin and scenario in one line, for [`address`].
@@ -65,8 +69,9 @@ impl Origin {
         let traces: Vec<String> = scenario.traces().map(|file| format!("\"{}\"", file.sha256())).collect();
         let traces =
             if traces.is_empty() { String::new() } else { format!(",\"traces\":[{}]", traces.join(",")) };
+        let also = if self.also.is_empty() { String::new() } else { format!(",\"also\":{:?}", self.also) };
         let (build, world) = (self.build, self.world.name());
-        format!("\"weir\":\"{build}\",\"world\":\"{world}\"{kernel},\"scenario\":{text}{traces}")
+        format!("\"weir\":\"{build}\"{also},\"world\":\"{world}\"{kernel},\"scenario\":{text}{traces}")
     }
 }
 
@@ -97,8 +102,28 @@ fn build() -> Result<&'static str, StudyError> {
     if let Some(build) = BUILD.get() {
         return Ok(build);
     }
-    let program = fs::read(PROGRAM).map_err(failed(PROGRAM))?;
+    let file = file_of_code()?;
+    let program = fs::read(&file).map_err(|source| StudyError::Origin { path: file.clone(), source })?;
     Ok(BUILD.get_or_init(|| format!("{} {}", env!("CARGO_PKG_VERSION"), hex(&hash(&program)[..8]))))
+}
+
+/// The file that this code runs from: the program, or a library in another's process, such as an interpreter's.
+fn file_of_code() -> Result<PathBuf, StudyError> {
+    let maps = fs::read_to_string(MAPS).map_err(failed(MAPS))?;
+    let program = fs::read_link(PROGRAM).map_err(failed(PROGRAM))?;
+    let mapped = mapped_at(&maps, file_of_code as *const () as usize).map(PathBuf::from);
+    Ok(mapped.filter(|file| *file != program).unwrap_or_else(|| PathBuf::from(PROGRAM)))
+}
+
+/// The file at an address, by what /proc/PID/maps says: `FROM-TO PERMISSIONS OFFSET DEVICE INODE   FILE`.
+fn mapped_at(maps: &str, address: usize) -> Option<&str> {
+    maps.lines().find_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (from, to) = range.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        (number(from)?..number(to)?).contains(&address).then_some(())?;
+        rest.splitn(5, ' ').nth(4).map(str::trim).filter(|file| file.starts_with('/'))
+    })
 }
 
 fn failed(path: &str) -> impl FnOnce(std::io::Error) -> StudyError {
@@ -110,7 +135,17 @@ fn failed(path: &str) -> impl FnOnce(std::io::Error) -> StudyError {
 mod tests {
     use weir_scenario::Scenario;
 
-    use super::{Origin, address};
+    use super::{Origin, address, mapped_at};
+
+    #[test]
+    fn code_is_found_in_its_file() {
+        let maps = "00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/python3.11\n\
+                    7f00-8000 rw-p 00000000 00:00 0 \n\
+                    35b1800000-35b1820000 r-xp 00000000 08:02 135522  /a folder/_weirnet.so\n";
+        assert_eq!(mapped_at(maps, 0x40_1000), Some("/usr/bin/python3.11"));
+        assert_eq!(mapped_at(maps, 0x35_b181_0000), Some("/a folder/_weirnet.so"));
+        assert_eq!((mapped_at(maps, 0x45_2000), mapped_at(maps, 0x7f80)), (None, None));
+    }
 
     #[test]
     fn another_build_kernel_world_run_or_seed_has_another_address() {
@@ -125,6 +160,7 @@ mod tests {
         assert_eq!(of(&here.clone(), &scenario.clone(), 0), own);
         let others = [
             of(&Origin { build: "0", ..here.clone() }, &scenario, 0),
+            of(&Origin { also: "a controller".to_owned(), ..here.clone() }, &scenario, 0),
             of(&Origin { kernel: Some("6.1".to_owned()), ..here.clone() }, &scenario, 0),
             of(&Origin { world: weir_world::KERNEL, ..here.clone() }, &scenario, 0),
             of(&here, &Scenario { seed: 2, ..scenario.clone() }, 0),

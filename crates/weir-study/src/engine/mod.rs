@@ -30,6 +30,7 @@ use weir_world::RunOptions;
 pub(crate) use address::{Address, Origin, address, checksum};
 pub use store::CELLS;
 pub(crate) use store::{Kept, Outcome, Store};
+pub use work::Foreign;
 pub(crate) use work::{Made, now, run};
 
 /// One run.

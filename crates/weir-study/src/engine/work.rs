@@ -165,7 +165,10 @@ impl<S: Study> Work<'_, S> {
         let made = catch_unwind(AssertUnwindSafe(|| weir_world::run(&job.scenario, &options)));
         let made = match made {
             Ok(made) => made.map_err(|error| error.to_string()),
-            Err(panic) => Err(format!("{}; this is a fault of weir", said(panic.as_ref()))),
+            Err(panic) => Err(match panic.downcast_ref::<Foreign>() {
+                Some(Foreign(words)) => words.clone(),
+                None => format!("{}; this is a fault of weir", said(panic.as_ref())),
+            }),
         };
         Ok(self.end(index, &job, made)?.then(|| job.into_owned().name))
     }
@@ -224,6 +227,10 @@ impl<S: Study> Work<'_, S> {
         (self.options.progress)(Progress { done, total, left, last });
     }
 }
+
+/// What code panics with that is no part of Weir, such as a controller that was registered: what went wrong, for people.
+#[derive(Clone, Debug)]
+pub struct Foreign(pub String);
 
 /// What a panic says.
 fn said(panic: &(dyn Any + Send)) -> String {

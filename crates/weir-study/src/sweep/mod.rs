@@ -31,6 +31,7 @@ pub(crate) use means::{Numbers, all_numbers as numbers};
 pub use plan::Sweep;
 pub use run::run;
 pub use summary::{FlowSummary, Summary};
+pub use values::Datum;
 
 /// Cells that a sweep has at most by default.
 pub const MOST_CELLS: u64 = 1_000_000;

@@ -11,8 +11,9 @@ use weir_core::Rate;
 use super::file::File;
 use super::record::Measured;
 use super::splice::{Splice, splice};
-use super::{Axis, Fault, Key, SweepError, SweptKey, Value};
-use crate::engine::{self, Address, Kept, Origin, Store};
+use super::values::Datum;
+use super::{Axis, ColumnMeta, Fault, Key, SweepError, SweptKey, Value, columns};
+use crate::engine::{self, Address, Kept, Origin, Outcome, Store};
 use weir_scenario::toml_file;
 use weir_scenario::toml_place;
 use weir_scenario::{Refusal, Scenario};
@@ -65,14 +66,46 @@ impl Sweep {
         if sweep.combinations.is_empty() {
             return Err(SweepError::Nothing(path.display().to_string()));
         }
-        for combination in 0..sweep.combinations.len() {
-            let scenario = sweep.scenario(combination)?;
-            sweep.fastest = sweep.fastest.max(scenario.bottleneck.rate);
-            let described = sweep.origin.describe(&scenario);
-            let addresses = (0..sweep.file.repeat).map(|run| engine::address(&described, run));
-            sweep.addresses.extend(addresses);
-        }
+        sweep.find_addresses()?;
         Ok(sweep)
+    }
+
+    /// The same cells with code that is no part of Weir, such as a controller that was registered: what another `code`
+    /// has measured is not found. The text must change whenever the code does.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn with_code(mut self, code: &str) -> Result<Self, SweepError> {
+        code.clone_into(&mut self.origin.also);
+        self.addresses.clear();
+        self.find_addresses()?;
+        Ok(self)
+    }
+
+    fn find_addresses(&mut self) -> Result<(), SweepError> {
+        for combination in 0..self.combinations.len() {
+            let scenario = self.scenario(combination)?;
+            self.fastest = self.fastest.max(scenario.bottleneck.rate);
+            let described = self.origin.describe(&scenario);
+            let addresses = (0..self.file.repeat).map(|run| engine::address(&described, run));
+            self.addresses.extend(addresses);
+        }
+        Ok(())
+    }
+
+    /// The columns of its table.
+    pub fn columns(&self) -> Vec<ColumnMeta> {
+        columns::meta(&columns::all(self))
+    }
+
+    /// The rows of its table, as `sweep.csv` has them, from the results that are kept in `out`.
+    pub fn rows(&self, out: &Path) -> impl Iterator<Item = Vec<Datum>> + '_ {
+        let store = Store::new(out);
+        (0..self.cells()).flat_map(move |cell| match store.read::<Measured>(self.address(cell)) {
+            Kept::Whole(Outcome::Measured(measured)) => columns::measured(self, cell, &measured),
+            Kept::Whole(Outcome::Failed(error)) => vec![columns::failed(self, cell, &error)],
+            Kept::Nothing | Kept::Damaged => Vec::new(),
+        })
     }
 
     /// What it is called: `name`, or the file's name without `.toml`.

@@ -75,7 +75,7 @@ mod tests {
 
     use super::super::{MOST_CELLS, Sweep, SweepResult};
     use super::run;
-    use crate::Options;
+    use crate::{Foreign, Options};
 
     const SWEEP: &str = r#"
 [sweep]
@@ -115,6 +115,9 @@ duration = "300ms"
             let controller = scenario.flows[0].controller.as_str();
             match (controller, scenario.bottleneck.rate.bits_per_sec()) {
                 ("cubic", 5_000_000) if !self.is_sound => panic!("the window is {}", "gone"),
+                ("reno", 5_000_000) if !self.is_sound => {
+                    std::panic::panic_any(Foreign("a rule of one's own failed".to_owned()))
+                }
                 ("bbr", 2_000_000) if !self.is_sound => Err(RunError::Scenario("no namespace".to_owned())),
                 _ => SIM.run(scenario, options),
             }
@@ -181,10 +184,14 @@ duration = "300ms"
             result.meta.failed_cells.iter().map(|cell| (cell.cell, cell.error.as_str())).collect();
         assert_eq!(
             failed,
-            [(2, "no namespace"), (4, "panicked: the window is gone; this is a fault of weir")]
+            [
+                (2, "no namespace"),
+                (3, "a rule of one's own failed"),
+                (4, "panicked: the window is gone; this is a fault of weir")
+            ]
         );
         assert_eq!(
-            result.meta.failed_cells[1].what,
+            result.meta.failed_cells[2].what,
             "bottleneck.rate = 5mbit, flow.0.controller = cubic, run 0"
         );
         assert_eq!((result.meta.cells, result.meta.missing_cells, result.reused), (6, 0, 0));
@@ -201,9 +208,9 @@ duration = "300ms"
         let sound = faulty(true);
         let again = make(folder.path(), SWEEP, false, Some(sound));
         let runs = || sound.runs.load(Ordering::Relaxed);
-        assert_eq!((again.meta.failed_cells.len(), again.reused, runs()), (2, 6, 0));
+        assert_eq!((again.meta.failed_cells.len(), again.reused, runs()), (3, 6, 0));
         let again = make(folder.path(), SWEEP, true, Some(sound));
-        assert_eq!((again.meta.failed_cells.len(), again.reused, runs()), (0, 4, 2));
+        assert_eq!((again.meta.failed_cells.len(), again.reused, runs()), (0, 3, 3));
     }
 
     #[test]

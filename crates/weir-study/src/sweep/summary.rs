@@ -173,6 +173,15 @@ impl<'a> Books<'a> {
 }
 
 impl Summary {
+    /// All that `means.csv` has of it: each number's owner, its name, and its mean and spread over the runs.
+    pub fn means(&self) -> impl Iterator<Item = (&str, &'static str, Spread)> {
+        self.means.iter().map(|mean| {
+            // Identical runs are one.
+            let spread = self.spread(Some(mean.spread)).unwrap_or(mean.spread);
+            (mean.of.as_str(), mean.measure, spread)
+        })
+    }
+
     /// A spread of its runs; of identical ones as of one, for there is none.
     pub(super) fn spread(&self, spread: Option<Spread>) -> Option<Spread> {
         spread.map(|spread| if self.identical_runs { Spread { runs: 1, ..spread } } else { spread })

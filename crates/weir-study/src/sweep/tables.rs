@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::means::{COLUMNS, Mean};
+use super::means::COLUMNS;
 use super::parquet::Parquet;
 use super::record::Measured;
 use super::summary::{self, Books, Summary};
@@ -103,12 +103,10 @@ fn write_means(out: &mut Part, sweep: &Sweep, summaries: &[Summary]) -> io::Resu
     let keys = sweep.keys();
     writer.write_record(keys.iter().map(|key| key.key.as_str()).chain(COLUMNS))?;
     for summary in summaries {
-        for Mean { of, measure, spread } in &summary.means {
-            // Identical runs are one.
-            let spread = summary.spread(Some(*spread)).unwrap_or(*spread);
+        for (of, measure, spread) in summary.means() {
             let numbers = [spread.mean, spread.deviation, spread.ci95, spread.min, spread.max];
             let numbers = numbers.iter().map(f64::to_string);
-            let head = [of.clone(), (*measure).to_owned(), spread.runs.to_string()];
+            let head = [of.to_owned(), measure.to_owned(), spread.runs.to_string()];
             writer.write_record(summary.values.iter().cloned().chain(head).chain(numbers))?;
         }
     }

@@ -30,11 +30,16 @@ pub(super) enum Quantity {
 
 /// A value in a table.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Datum {
+pub enum Datum {
+    /// There is none.
     Missing,
+    /// A name or words.
     Text(String),
+    /// True or false.
     Truth(bool),
+    /// A count.
     Integer(i64),
+    /// A quantity.
     Number(f64),
 }
 

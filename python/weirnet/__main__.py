@@ -1,0 +1,5 @@
+"""`python -m weirnet` is the command `weir`."""
+
+from ._command import main
+
+main()
