@@ -106,8 +106,8 @@ def test_what_cannot_be_is_refused() -> None:
 
 def test_a_policy_learns_to_beat_cubics_delay_on_links_that_it_has_not_seen() -> None:
     rewards: list[float] = []
-    slow = gym.Range(rate_bps=(2e6, 10e6))
-    policy = learn.train(slow, generations=6, tasks=6, steps=60, told=lambda _, reward, __: rewards.append(reward))
+    slow = gym.Range(rate_bps=(1e6, 4e6), rtt_s=(0.03, 0.1), buffer_bdp=(1.0, 4.0))
+    policy = learn.train(slow, generations=8, tasks=6, steps=60, told=lambda _, reward, __: rewards.append(reward))
     assert rewards[-1] > rewards[0]
     links = learn.held_out(12, slow)
     learned, cubic = (learn.evaluate(one, links, steps=120, warm_up=40) for one in (policy, "cubic"))
