@@ -399,7 +399,11 @@ WEIR_INLINE s32 weir_score(const s16 *of)
 		at = 0;
 		for (level = 0; level < 3; level++)
 			at = 2 * at + 1 + weir_is_above(of[t->feature[at & 7] & (WEIR_FEATURES - 1)], t->limit[at & 7]);
-		score += t->points[(at - 7) & 7];
+		at -= 7;
+#ifdef __bpf__
+		asm volatile("" : "+r"(at)); /* or the mask goes elsewhere, and verifiers before 6.4 see no bound */
+#endif
+		score += t->points[at & 7];
 	}
 	return score;
 }
