@@ -43,7 +43,7 @@ WEIR_INLINE const u8 *weir_behind(const u8 *at, u32 offset)
 
 /*
  * The options of a TCP header: timestamps in the place that RFC 7323 (appendix A) recommends, or none. Others, and those
- * that follow, are left unread, and it is noted that they are.
+ * that follow, are left unread, which is noted.
  */
 WEIR_INLINE void weir_glance_options(const u8 *at, const u8 *end, u32 header, struct weir_packet *out)
 {
@@ -98,10 +98,10 @@ WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes,
 }
 
 /*
- * Reads a frame as weir_parse() does, but of TCP's options only timestamps in front, and has it dealt with if it is of the usual kind: Ethernet
- * without tags or bare IP; without IP options, fragments and jumbograms, and as long as its IP header says; TCP that
- * neither opens nor closes, UDP without a long header, any other transport, or no IP at all. Returns 0 for what is
- * not, for what has to be made linear first, and where `deal` does.
+ * Reads a frame as weir_parse() does, but of TCP's options only timestamps in front, and has it dealt with if it is of
+ * the usual kind: Ethernet without tags or bare IP; without IP options, fragments and jumbograms, and as long as its IP
+ * header says; TCP that neither opens nor closes, UDP without a long header, any other transport, or no IP at all.
+ * Returns 0 for what is not, for what has to be made linear first, and where `deal` does.
  */
 WEIR_INLINE u32 weir_glance(const u8 *data, const u8 *end, u32 frame_bytes, u32 start, struct weir_packet *out,
 			    weir_deal deal,
@@ -159,7 +159,8 @@ WEIR_INLINE u32 weir_glance(const u8 *data, const u8 *end, u32 frame_bytes, u32 
 WEIR_INLINE u32 weir_fast_applies(const struct weir_law_params *law)
 {
 	return law->spin_from_accepted && law->long_header_counts && !law->quic_needs_initial && law->full_cycles &&
-	       law->modular_sequence && law->marker_needs_data && law->second_marker_on_match && law->first_bytes_count && law->wide_arithmetic && !law->count_arriving_ce && !law->udp_bytes_from_frame &&
+	       law->modular_sequence && law->marker_needs_data && law->second_marker_on_match &&
+	       law->first_bytes_count && law->wide_arithmetic && !law->count_arriving_ce && !law->udp_bytes_from_frame &&
 	       law->reset_on_open && law->full_parser && law->key_has_protocol && law->plausible_sequence &&
 	       law->lapse_round_trips;
 }

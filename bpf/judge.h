@@ -57,7 +57,10 @@ enum weir_feature {
 /* Changes beyond a factor of sixteen count as that. */
 #define WEIR_MOST_CHANGE 1024
 
-/* Added to logs of rates, bytes in 2^0 ns, to keep them above zero. */
+/* A cycle nearly six times as long as usual is a pause. */
+#define WEIR_PAUSE 640
+
+/* Added to logs of rates, bytes by ns, to keep them above zero. */
 #define WEIR_RATE_BIAS 12000
 
 /* A verdict changes where the score is beyond this. The first one takes more while there were few signals. */
@@ -67,8 +70,8 @@ enum weir_feature {
 
 /*
  * In eBPF a function of its own, which the verifier looks at once and for itself (as at parse() of crq.bpf.c), and of
- * whose result it knows nothing: so it follows no branch of it through what comes behind. Programs that end no cycles do
- * without them all (WEIR_NO_JUDGE).
+ * whose result it knows nothing: so it follows no branch of it through what comes behind. Programs that end no cycles
+ * do without them all (WEIR_NO_JUDGE).
  */
 #ifdef __bpf__
 #define WEIR_APART __attribute__((noinline))
@@ -86,6 +89,8 @@ enum weir_feature {
 #define WEIR_BLOCK_PLACE 0x07
 #define WEIR_WHOLE 0x18    /* cycles in a row that can be compared, up to 2 */
 #define WEIR_ONE_WHOLE 0x08
+#define WEIR_PAUSES 0x60   /* pauses, up to 3; a complete block takes one back */
+#define WEIR_ONE_PAUSE 0x20
 
 /* Signals so far are of another queue or connection: what is awaited and compared begins anew; what is known stays. */
 WEIR_INLINE void weir_break_off(struct weir_conduct *c)
@@ -112,7 +117,7 @@ int weir_judge_cycle(struct weir_flow *flow, u64 now);
 int weir_judge(struct weir_flow *flow);
 #else
 
-/* 256 log2(value), with 0 taken for 1: log2(1 + f) = f + 0.344 f (1 - f), right to 2 units. */
+/* 256 log2(value), with 0 taken for 1: log2(1 + f) = f + 0.344 f (1 - f), right to 3.1 units. */
 WEIR_APART int weir_log(u64 value)
 {
 	u64 rest = value | !value;
@@ -149,7 +154,7 @@ WEIR_APART int weir_clip(s32 value, s32 most)
 	return value > most ? most : value < -most ? -most : value;
 }
 
-WEIR_APART int weir_size(s32 value)
+WEIR_APART int weir_magnitude(s32 value)
 {
 	return value < 0 ? -value : value;
 }
@@ -187,9 +192,9 @@ WEIR_INLINE void weir_end_block(struct weir_conduct *c)
 	if (c->blocks) {
 		u32 before = c->blocks - 1u;
 
-		c->spread_window = (u16)weir_mean(c->spread_window, 16 * weir_clip(weir_size((c->block_window >> 3)), 2000), before,
+		c->spread_window = (u16)weir_mean(c->spread_window, 16 * weir_clip(weir_magnitude(c->block_window >> 3), 2000), before,
 						  WEIR_OF_BLOCKS);
-		c->spread_rate = (u16)weir_mean(c->spread_rate, 16 * weir_clip(weir_size((c->block_rate >> 3)), 2000), before,
+		c->spread_rate = (u16)weir_mean(c->spread_rate, 16 * weir_clip(weir_magnitude(c->block_rate >> 3), 2000), before,
 						WEIR_OF_BLOCKS);
 		if (c->flags & WEIR_BLOCK_BEFORE_SIGNALLED)
 			c->after_signals = (s16)weir_mean(c->after_signals, 16 * fell_window, before, 4);
@@ -203,11 +208,11 @@ WEIR_INLINE void weir_end_block(struct weir_conduct *c)
 	if (!c->blocks || window > c->highest)
 		c->highest = (u16)window;
 	else
-		c->highest -= ((c->highest - window) >> 5);
+		c->highest -= (c->highest - window) >> 5;
 	if (!c->blocks || window < c->lowest)
 		c->lowest = (u16)window;
 	else
-		c->lowest += ((window - c->lowest) >> 5);
+		c->lowest += (window - c->lowest) >> 5;
 	c->last_window = (u16)window;
 	c->last_rate = (u16)rate;
 	c->blocks = weir_tally(c->blocks);
@@ -263,19 +268,21 @@ WEIR_INLINE void weir_note_cycle(struct weir_flow *flow, u64 took)
 		c->mean_window = (u16)(2 * window);
 		c->mean_rate = (u16)(2 * rate);
 		c->size = (u16)(4 * packets);
-	} else if (c->cycles >= 8 && length - ((c->mean_window >> 1) + WEIR_RATE_BIAS - (c->mean_rate >> 1)) > 640) {
-		/* Nearly six times as long as usual: the flow was idle, and there is nothing to compare. */
-		c->places &= (u8)~WEIR_WHOLE;
-		c->flags &= (u8) ~(WEIR_PHASE | WEIR_ANSWERED);
+	} else if (c->cycles >= 8 && (c->places & WEIR_PAUSES) != WEIR_PAUSES &&
+		   length - ((c->mean_window >> 1) + WEIR_RATE_BIAS - (c->mean_rate >> 1)) > WEIR_PAUSE) {
+		/* There is nothing to compare. But where many cycles are like that, it is how the flow is now, or how somebody
+		 * wants not to be judged. */
+		weir_break_off(c);
+		c->places += WEIR_ONE_PAUSE;
 		c->rate[1] = c->rate[0];
 		c->rate[0] = (u16)rate;
 		return;
 	}
 	window1 = weir_log(flow->window[1]);
 	if (whole) {
-		c->jump_window = (u16)weir_mean(c->jump_window, 16 * weir_size(weir_clip(window - window1, WEIR_MOST_CHANGE)),
+		c->jump_window = (u16)weir_mean(c->jump_window, 16 * weir_magnitude(weir_clip(window - window1, WEIR_MOST_CHANGE)),
 						c->cycles, WEIR_OF_CYCLES);
-		c->jump_rate = (u16)weir_mean(c->jump_rate, 16 * weir_size(weir_clip(rate - c->rate[0], WEIR_MOST_CHANGE)),
+		c->jump_rate = (u16)weir_mean(c->jump_rate, 16 * weir_magnitude(weir_clip(rate - c->rate[0], WEIR_MOST_CHANGE)),
 					      c->cycles, WEIR_OF_CYCLES);
 	}
 	c->size = (u16)weir_mean(c->size, 4 * packets, c->cycles, WEIR_OF_CYCLES);
@@ -322,6 +329,8 @@ WEIR_INLINE void weir_note_cycle(struct weir_flow *flow, u64 took)
 	c->block_rate += weir_clip(rate - (c->mean_rate >> 1), 4000);
 	if ((c->places & WEIR_BLOCK_PLACE) == 7) {
 		c->places &= (u8)~WEIR_BLOCK_PLACE;
+		if (c->places & WEIR_PAUSES)
+			c->places -= WEIR_ONE_PAUSE;
 		weir_end_block(c);
 	} else {
 		c->places++;
@@ -333,22 +342,23 @@ WEIR_INLINE void weir_note_cycle(struct weir_flow *flow, u64 took)
 WEIR_INLINE void weir_features(const struct weir_conduct *c, s16 *of)
 {
 	s32 losses = weir_log(c->losses + 1u), marks = weir_log(c->marks + 1u), both = weir_log((u32)c->losses + c->marks + 1);
-	s32 signalled = weir_log((c->signalled >> 5) + 1) - 2550, size = (c->size >> 2);
+	s32 signalled = weir_log((c->signalled >> 5) + 1) - 2550, size = c->size >> 2;
 	s32 length = (c->mean_window >> 1) + WEIR_RATE_BIAS - (c->mean_rate >> 1);
-	/* Windows that Reno (1.5 / q) and Cubic (1.33 (T / q)^3, T in seconds) would have where so many cycles are signalled. */
+	/* Windows that Reno (1.5 / q) and Cubic (1.33 (T / q)^3, T in seconds) would have where the share q of cycles is
+	 * signalled. */
 	s32 reno = 150 - signalled, cubic = 105 + 3 * (length - 7654 - signalled), fair = reno > cubic ? reno : cubic;
-	s32 gave_window = (c->gave_window >> 4), gave_rate = (c->gave_rate >> 4);
+	s32 gave_window = c->gave_window >> 4, gave_rate = c->gave_rate >> 4;
 
-	of[WEIR_F_SPREAD_WINDOW] = (s16)((c->spread_window >> 2));
-	of[WEIR_F_SPREAD_RATE] = (s16)((c->spread_rate >> 2));
+	of[WEIR_F_SPREAD_WINDOW] = (s16)(c->spread_window >> 2);
+	of[WEIR_F_SPREAD_RATE] = (s16)(c->spread_rate >> 2);
 	of[WEIR_F_RANGE] = (s16)(c->highest - c->lowest);
 	of[WEIR_F_BLOCKS_FELL] = c->blocks_fell;
-	of[WEIR_F_AFTER_SIGNALS] = (s16)((c->after_signals >> 2));
-	of[WEIR_F_AFTER_QUIET] = (s16)((c->after_quiet >> 2));
-	of[WEIR_F_LATER_WINDOW] = (s16)((c->later_window >> 2));
-	of[WEIR_F_LATER_RATE] = (s16)((c->later_rate >> 2));
-	of[WEIR_F_JUMP_WINDOW] = (s16)((c->jump_window >> 2));
-	of[WEIR_F_JUMP_RATE] = (s16)((c->jump_rate >> 2));
+	of[WEIR_F_AFTER_SIGNALS] = (s16)(c->after_signals >> 2);
+	of[WEIR_F_AFTER_QUIET] = (s16)(c->after_quiet >> 2);
+	of[WEIR_F_LATER_WINDOW] = (s16)(c->later_window >> 2);
+	of[WEIR_F_LATER_RATE] = (s16)(c->later_rate >> 2);
+	of[WEIR_F_JUMP_WINDOW] = (s16)(c->jump_window >> 2);
+	of[WEIR_F_JUMP_RATE] = (s16)(c->jump_rate >> 2);
 	of[WEIR_F_GAVE_WINDOW] = (s16)gave_window;
 	of[WEIR_F_GAVE_RATE] = (s16)gave_rate;
 	of[WEIR_F_GAVE_BY_JUMP] =
@@ -359,14 +369,14 @@ WEIR_INLINE void weir_features(const struct weir_conduct *c, s16 *of)
 	of[WEIR_F_FELL_ALONE] = c->fell_alone;
 	of[WEIR_F_CONTRAST] = (s16)(c->answered - c->fell_alone);
 	of[WEIR_F_LASTED] = c->lasted;
-	of[WEIR_F_GREW] = (s16)((c->grew >> 4));
+	of[WEIR_F_GREW] = (s16)(c->grew >> 4);
 	of[WEIR_F_SIGNALLED] = (s16)signalled;
 	of[WEIR_F_LOSSES] = (s16)losses;
 	of[WEIR_F_MARKS] = (s16)marks;
 	of[WEIR_F_SIZE] = (s16)size;
 	of[WEIR_F_SIGNAL_RATE] = (s16)(both - size);
 	of[WEIR_F_SIZE_BY_SIGNALLED] = (s16)(size + signalled);
-	of[WEIR_F_MARK_RATE] = (s16)((c->marked >> 3));
+	of[WEIR_F_MARK_RATE] = (s16)(c->marked >> 3);
 	of[WEIR_F_BEYOND_FRIENDLY] = (s16)weir_clip(size - fair, 8000);
 	of[WEIR_F_LENGTH] = (s16)length;
 	of[WEIR_F_CYCLES] = c->cycles;

@@ -386,7 +386,7 @@ WEIR_INLINE void weir_law_robust(struct weir_law_params *params)
 	weir_law_paper(params);
 	params->ignore_optimistic_acks = 1;
 	params->verdict_lapses = 1;
-	params->votes_kept = 8;
+	params->votes_kept = 32;
 	params->spin_needs_reverse = 1;
 	params->loss_without_ecn = 1;
 	params->sack_completes_half = 1;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fits the trees of the judge (bpf/judge_trees.h) to flows whose truth is known.
 
-    cargo run --release -p weirnet-truth --example law_cycles -- 0 6000 results/fit
-    cargo run --release -p weirnet-truth --example law_cycles -- 1000000 1001000 results/check
+    cargo run --release -p weirnet-study --example law_cycles -- 0 6000 results/fit
+    cargo run --release -p weirnet-study --example law_cycles -- 1000000 1001000 results/check
     tools/fit-judge.py results/fit --check results/check --out bpf/judge_trees.h
 
 needs numpy and lightgbm. The features are those of bpf/judge.h, compiled here; a tree asks three of them. Each flow is

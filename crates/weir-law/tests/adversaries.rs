@@ -278,6 +278,42 @@ fn votes_fade() {
     assert!(bought <= 40, "{bought}");
 }
 
+/// Round trips of constant rate under loss that two hundred honest ones buy, where they last `lengths` in turn.
+fn bought_in_round_trips_of(lengths: &[u64]) -> usize {
+    let mut live = live(64);
+    let mut one = peer(Carrier::Quic, 1);
+    let (told, mut now) = honest(&mut live, &mut one, START, 200, &mut nobody);
+    assert!(told.share() > 0.5);
+    (0..2000)
+        .take_while(|round| {
+            one.spin = !one.spin;
+            let gap = Duration::from_millis(lengths[round % lengths.len()] / 12);
+            let mut choice = QueueChoice::Standard;
+            for packet in 0..12 {
+                let data = one.data(SEGMENT);
+                let found = send(&mut live, &data, FORWARD, now);
+                choice = found.choice;
+                if packet == 0 {
+                    live.signal(&data, found.cycle, Signal::Loss, 1);
+                }
+                now += gap;
+            }
+            send(&mut live, &one.answer(), REVERSE, now);
+            choice != QueueChoice::Standard
+        })
+        .count()
+}
+
+#[test]
+fn nobody_keeps_a_verdict_by_long_round_trips() {
+    // A cycle that is many times as long as usual is a pause, by which nobody is judged; but not if most are.
+    for lengths in [&[48][..], &[480], &[48, 480], &[48, 48, 480]] {
+        let bought = bought_in_round_trips_of(lengths);
+        println!("constant rate in round trips of {lengths:?} ms: {bought} favoured");
+        assert!(bought <= 120, "{lengths:?}: {bought}");
+    }
+}
+
 #[test]
 fn forged_spin_bits_make_no_cycles_of_their_own() {
     let mut live = live(64);
