@@ -26,6 +26,7 @@ demo: build
 
 test: setup
 	$(CARGO) test --workspace --locked --no-fail-fast
+	$(MAKE) python-test
 
 # The Python package with what it takes from PyPI, in target/python; PYTEST="-k gym" chooses.
 python-test: setup
