@@ -10,6 +10,7 @@ enum { STARTED, TOOK, WINDOW, PACKETS, LOSSES, MARKS, FIRST, COLUMNS };
 
 int features_of(const s64 *cycles, int count, const int *after, int moments, s16 *out);
 void verdicts_of(const s64 *cycles, int count, int right, s64 *out);
+void scores_of(const s64 *cycles, int count, s32 *out);
 
 static u16 most(s64 count)
 {
@@ -86,5 +87,21 @@ void verdicts_of(const s64 *cycles, int count, int right, s64 *out)
 		out[0] = verdict;
 		if (out[0] == right && out[1] < 0)
 			out[1] = cycle[STARTED] + cycle[TOOK] - first;
+	}
+}
+
+/* Writes the score after each cycle. */
+void scores_of(const s64 *cycles, int count, s32 *out)
+{
+	struct weir_flow flow;
+	int at;
+
+	memset(&flow, 0, sizeof(flow));
+	for (at = 0; at < count; at++) {
+		if (!cycles[COLUMNS * at + FIRST]) {
+			place(&flow, cycles, at);
+			weir_judge_cycle(&flow, (u64)cycles[COLUMNS * at + TOOK]);
+		}
+		out[at] = weir_judge(&flow);
 	}
 }

@@ -2,11 +2,13 @@
 """Fits the trees of the judge (bpf/judge_trees.h) to flows whose truth is known.
 
     cargo run --release -p weirnet-study --example law_cycles -- 0 6000 results/fit
+    cargo run --release -p weirnet-study --example law_cycles -- 0 9000 results/fit-lone --lone
     cargo run --release -p weirnet-study --example law_cycles -- 1000000 1001000 results/check
-    tools/fit-judge.py results/fit --check results/check --out bpf/judge_trees.h
+    tools/fit-judge.py results/fit results/fit-lone --check results/check --out bpf/judge_trees.h
+    tools/fit-judge.py --check results/check --picture docs/images/judge-score.svg
 
-needs numpy and lightgbm. The features are those of bpf/judge.h, compiled here; a tree asks three of them. Each flow is
-used at four moments: 8, 16 and 40 cycles after its first signal, and at its end. Beside the flows of the mixes there are
+needs numpy and lightgbm, and matplotlib for the picture: the score of six flows of the check. The features are those of bpf/judge.h, compiled here; a tree asks three of them. Each flow is
+used at six moments: 8, 16, 40, 100 and 250 cycles after its first signal, and at its end. Beside the flows of the mixes there are
 ideal ones: AIMD with any increase and decrease, windows and rates that do not answer, dips and saw-teeth. The same input
 gives the same file.
 """
@@ -25,9 +27,9 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = 7
-AFTER = [8, 16, 40, 1 << 30]
+AFTER = [8, 16, 40, 100, 250, 1 << 30]
 # How much the moments count.
-LATER = [0.7, 1.0, 1.0, 2.0]
+LATER = [0.7, 1.0, 1.0, 1.0, 1.0, 2.0]
 RESPONSIVE, UNRESPONSIVE = 1, 2
 VERDICTS = {"responsive": RESPONSIVE, "unresponsive": UNRESPONSIVE}
 # Points of a score for each nat of the odds.
@@ -216,11 +218,37 @@ def report(judge: ctypes.CDLL, flows: list[Flow]) -> None:
         print(f"first right verdict after {np.median(times):.1f} round trips of the first signal (median)")
 
 
+def picture(judge: ctypes.CDLL, flows: list[Flow], out: Path) -> None:
+    """Draws the score of the first long flow of each of six controllers over its cycles."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "weir"
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7.2, 3.4))
+    for name in ("cubic", "prague", "bbr3", "constant-rate", "dip", "saw-tooth"):
+        flow = next(flow for flow in flows if flow.group == name and flow.counts and len(flow.cycles) >= 200)
+        scores = np.zeros(len(flow.cycles), np.int32)
+        judge.scores_of(
+            flow.cycles.ctypes.data_as(ctypes.c_void_p), len(scores), scores.ctypes.data_as(ctypes.c_void_p)
+        )
+        line = "-" if flow.right == RESPONSIVE else "--"
+        axes.plot(range(1, 201), scores[:200] / POINTS, line, label=name, linewidth=1.4)
+    axes.axhline(0, color="#5b6470", linewidth=0.8)
+    axes.set(xlabel="cycles", ylabel=f"score / {POINTS}", xlim=(0, 200))
+    axes.legend(ncols=6, fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    figure.tight_layout()
+    figure.savefig(out, metadata={"Date": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("fit", type=Path, nargs="*", help="folders of law_cycles to fit to; without any, only check")
     parser.add_argument("--check", type=Path, action="append", default=[], help="folders to try the judge on")
     parser.add_argument("--out", type=Path, default=ROOT / "bpf" / "judge_trees.h", help="the file to write")
+    parser.add_argument("--picture", type=Path, help="an SVG of scores, from the first folder of --check")
     args = parser.parse_args()
     random = np.random.default_rng(1)
     known = names()
@@ -251,6 +279,8 @@ def main() -> None:
         judge = library(folder)
         for one in args.check:
             report(judge, read(one))
+        if args.picture:
+            picture(judge, read(args.check[0]), args.picture)
         if args.check:
             report(judge, [ideal(np.random.default_rng(7), number) for number in range(600)])
 

@@ -2,7 +2,7 @@
 //! is, what the law made of it, and by what it could have been told.
 //!
 //! `cargo run --release -p weirnet-study --example law_cycles -- FROM TO OUT_DIR [--preset robust] [--set key=value]...
-//! [--jobs N]` runs the mixes FROM to TO - 1 in virtual time.
+//! [--lone] [--jobs N]` runs the mixes FROM to TO - 1 in virtual time; with --lone those of few flows.
 //!
 //! - `flows.csv`: a flow each, with its mix and its place in it.
 //! - `cycles.csv`: a cycle each: mix, flow, start and duration in nanoseconds, payload bytes and packets that arrived in
@@ -18,12 +18,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_law::{MainSignal, Preset, Verdict};
 use weir_report::result::RunResult;
+use weir_truth::lone::lone;
 use weir_truth::mix::{Mix, mix};
 use weir_truth::policy::Policy;
 use weir_world::{RunOptions, SIM, run};
 
 const USAGE: &str =
-    "law_cycles FROM TO OUT_DIR [--preset paper|comsys|robust] [--set key=value]... [--jobs N]";
+    "law_cycles FROM TO OUT_DIR [--preset paper|comsys|robust] [--set key=value]... [--lone] [--jobs N]";
 
 const FLOWS: &str = "mix,flow,class,right,controller,stack,pattern,ecn,capable,remark,queue,main_signal,rate_bps,rtt_ns,\
 position,flows,jitter,loss,reorder,requests,own_rtt_ns,start_s,life_s,max_rate_bps,ack_every,gso,packets,segments,\
@@ -37,6 +38,7 @@ struct Asked {
     out: PathBuf,
     preset: Preset,
     set: toml::Table,
+    lone: bool,
     jobs: usize,
 }
 
@@ -48,6 +50,7 @@ impl Asked {
             out: PathBuf::new(),
             preset: Preset::Robust,
             set: toml::Table::new(),
+            lone: false,
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
         };
         let mut places = Vec::new();
@@ -68,6 +71,7 @@ impl Asked {
                     let mut table = table.map_err(|error| format!("--set {given}: {error}"))?;
                     asked.set.extend(table.remove("it").map(|value| (key.to_owned(), value)));
                 }
+                "--lone" => asked.lone = true,
                 "--jobs" => asked.jobs = value()?.parse().map_err(|error| format!("--jobs: {error}"))?,
                 _ => places.push(arg),
             }
@@ -81,7 +85,8 @@ impl Asked {
 
     /// Lines of both tables.
     fn lines(&self, number: u64) -> Result<[String; 2], String> {
-        let mut mix = mix(number, self.preset);
+        let draw = if self.lone { lone } else { mix };
+        let mut mix = draw(number, self.preset);
         mix.scenario.law.extend(self.set.clone());
         let stop = AtomicBool::new(false);
         let options = RunOptions { world: SIM, cycles: true, ..RunOptions::new(&stop) };

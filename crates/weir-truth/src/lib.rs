@@ -2,7 +2,8 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`mix`], [`grid`] | scenarios: random mixes by their number, and each controller at each queue |
+//! | [`mix`], [`lone`], [`real`] | scenarios: random mixes by their number, of many flows, of few, and for real packets |
+//! | [`grid`] | scenarios: each controller at each queue |
 //! | [`truth`] | what a controller is by construction |
 //! | [`policy`], [`lottery`] | what is asked of a sender, and the queue that asks it |
 //! | [`seen`], [`tally`], [`tables`] | the flows of a run that count, how often the verdict is right, tables of that |
@@ -10,9 +11,11 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod grid;
+pub mod lone;
 pub mod lottery;
 pub mod mix;
 pub mod policy;
+pub mod real;
 pub mod seen;
 pub mod tables;
 pub mod tally;

@@ -13,16 +13,16 @@ use weir_testbed::traffic::Stack;
 use crate::truth::Class;
 
 /// Wire bytes of a full packet, and payload bytes of one of TCP and of QUIC in the simulator.
-const WIRE: u64 = 1_514;
+pub(crate) const WIRE: u64 = 1_514;
 const PAYLOAD: [u64; 2] = [1_448, 1_425];
 /// What a mix may carry: some tenths of a second on a core.
-const MOST_PACKETS: f64 = 250_000.0;
+pub(crate) const MOST_PACKETS: f64 = 250_000.0;
 /// Packets that path and queue hold for each flow at least: with less, flows live from one timeout to the next.
 const LEAST_PACKETS: f64 = 3.0;
 /// What all flows at a constant rate may ask for together, as a share of the link: above it the others starve.
 const MOST_CONSTANT: f64 = 0.85;
 /// Bins of series, which nobody looks at.
-const INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A mix.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Mix {
 }
 
 /// Draws that mixes need.
-trait Draws {
+pub(crate) trait Draws {
     /// Evenly between two values.
     fn between(&mut self, low: f64, high: f64) -> f64;
     /// Between two values, evenly in their logarithm.
@@ -95,12 +95,12 @@ impl Draws for Random {
 }
 
 /// Whole microseconds, which a scenario's text keeps.
-fn micros(seconds: f64) -> Duration {
+pub(crate) fn micros(seconds: f64) -> Duration {
     Duration::from_micros((seconds * 1e6).max(0.0) as u64)
 }
 
 /// The queues of mixes, with how often.
-const QUEUES: &[(&str, f64)] = &[
+pub(crate) const QUEUES: &[(&str, f64)] = &[
     ("bfifo", 3.0),
     ("codel", 1.5),
     ("codel ecn", 1.5),
@@ -120,7 +120,7 @@ const QUEUES: &[(&str, f64)] = &[
 
 /// The words of a queue for a link with that bandwidth-delay product, and how many such products it holds before it
 /// drops or marks, at most.
-fn queue(kind: &str, bdp: f64, random: &mut Random) -> (String, f64) {
+pub(crate) fn queue(kind: &str, bdp: f64, random: &mut Random) -> (String, f64) {
     // Below that no window of several packets fits.
     let bytes = |of: f64| ((bdp * of) as u64).max(8 * WIRE);
     match kind {
@@ -176,10 +176,7 @@ pub fn mix(number: u64, preset: Preset) -> Mix {
 
     let mut bottleneck = Bottleneck::new(Rate::from_bits_per_sec(rate as u64), micros(rtt), qdisc);
     bottleneck.position = (random.between(0.03, 0.97) * 1000.0).round() / 1000.0;
-    let impaired = Impaired::draw(&mut random, rtt, bottleneck.position);
-    bottleneck.jitter = impaired.jitter;
-    bottleneck.loss = impaired.loss.map(|share| share.parse().expect("a share"));
-    bottleneck.reorder = impaired.reorder.map(|words| words.parse().expect("a reordering"));
+    Impaired::draw(&mut random, rtt, bottleneck.position).put(&mut bottleneck);
     let of = Setting {
         marks,
         is_l4s: matches!(kind, "dualpi2" | "pi2"),
@@ -214,8 +211,21 @@ pub fn mix(number: u64, preset: Preset) -> Mix {
     }
     limit_constant(&mut flows, rate, of.fair);
     let workloads = if has_requests { vec![of.requests(rate, &mut random)] } else { Vec::new() };
-    let scenario = Scenario {
-        name: format!("mix {number}"),
+    let mut scenario = scenario(format!("mix {number}"), number, preset, bottleneck, length);
+    (scenario.flows, scenario.workloads) = (flows, workloads);
+    Mix { number, scenario, truths, queue: kind }
+}
+
+/// A scenario of so many seconds without flows.
+pub(crate) fn scenario(
+    name: String,
+    number: u64,
+    preset: Preset,
+    bottleneck: Bottleneck,
+    length: f64,
+) -> Scenario {
+    Scenario {
+        name,
         seed: number,
         bottleneck,
         law: toml::Table::from_iter([(
@@ -223,22 +233,21 @@ pub fn mix(number: u64, preset: Preset) -> Mix {
             toml::Value::try_from(preset).expect("a preset is a word"),
         )]),
         links: Vec::new(),
-        flows,
-        workloads,
+        flows: Vec::new(),
+        workloads: Vec::new(),
         measure: Measure { interval: INTERVAL, timeout: micros(length + 1.0), ..Measure::default() },
-    };
-    Mix { number, scenario, truths, queue: kind }
+    }
 }
 
 /// What happens to packets behind the queue.
-struct Impaired {
+pub(crate) struct Impaired {
     jitter: Option<Jitter>,
     loss: Option<String>,
     reorder: Option<String>,
 }
 
 impl Impaired {
-    fn draw(random: &mut Random, rtt: f64, position: f64) -> Self {
+    pub(crate) fn draw(random: &mut Random, rtt: f64, position: f64) -> Self {
         // Half of the round trip behind the bottleneck of the flow with the shortest one.
         let behind = rtt * 0.5 * position * 0.5;
         let jitter = random.happens(0.2).then(|| {
@@ -252,24 +261,30 @@ impl Impaired {
         });
         Self { jitter: jitter.filter(|jitter| jitter.spread.as_secs_f64() < behind), loss, reorder }
     }
+
+    pub(crate) fn put(self, bottleneck: &mut Bottleneck) {
+        bottleneck.jitter = self.jitter;
+        bottleneck.loss = self.loss.map(|share| share.parse().expect("a share"));
+        bottleneck.reorder = self.reorder.map(|words| words.parse().expect("a reordering"));
+    }
 }
 
 /// What the flows of a mix share.
-struct Setting {
-    marks: bool,
-    is_l4s: bool,
-    rtt: f64,
-    length: f64,
+pub(crate) struct Setting {
+    pub(crate) marks: bool,
+    pub(crate) is_l4s: bool,
+    pub(crate) rtt: f64,
+    pub(crate) length: f64,
     /// Over how much time they start.
-    spread: f64,
-    stretches: bool,
-    offloads: bool,
+    pub(crate) spread: f64,
+    pub(crate) stretches: bool,
+    pub(crate) offloads: bool,
     /// An equal share of the link, in bits per second.
-    fair: f64,
+    pub(crate) fair: f64,
 }
 
 impl Setting {
-    fn class(&self, random: &mut Random) -> Class {
+    pub(crate) fn class(&self, random: &mut Random) -> Class {
         let scalable = if self.is_l4s {
             0.45
         } else if self.marks {
@@ -313,7 +328,7 @@ impl Setting {
         name.to_owned()
     }
 
-    fn flow(&self, index: usize, class: Class, random: &mut Random) -> Flow {
+    pub(crate) fn flow(&self, index: usize, class: Class, random: &mut Random) -> Flow {
         let stack = match class {
             Class::Udp => Stack::Udp,
             _ => random.one(&[Stack::Tcp, Stack::Quic]),
@@ -398,7 +413,7 @@ impl Setting {
 
 /// A sender that draws what it does: it gives way too little or too briefly to leave anybody more room, or in its own
 /// time.
-fn evader(random: &mut Random) -> String {
+pub(crate) fn evader(random: &mut Random) -> String {
     let depth = if random.happens(0.2) { 0 } else { 5 + random.below(41) };
     // Who gives way deeply does so briefly.
     let hold = if depth > 25 { 1 } else { 1 + random.below(3) };

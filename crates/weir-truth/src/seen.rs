@@ -5,7 +5,7 @@ use weir_report::result::RunResult;
 use weir_scenario::{Pattern, Scenario};
 use weir_testbed::traffic::{Stack, catalogue_name};
 
-use crate::mix::mix;
+use crate::mix::Mix;
 use crate::policy::Policy;
 use crate::truth::Class;
 
@@ -34,6 +34,8 @@ pub struct Case {
 /// A flow of a run, as it counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
+    /// Its place among the flows of the scenario.
+    pub index: usize,
     /// The class in tables: as the truth, and `meek` of those that do not answer and ask for less than a share.
     pub class: &'static str,
     /// The verdict that is right.
@@ -76,7 +78,8 @@ pub fn of_run(case: &Case, result: &RunResult, policy: &Policy) -> Vec<Seen> {
     let flows = case.scenario.flows.iter().zip(&case.truths).take(case.looked_at);
     flows
         .zip(rows)
-        .filter_map(|((flow, truth), (row, standing))| {
+        .enumerate()
+        .filter_map(|(index, ((flow, truth), (row, standing)))| {
             let by_marks = result.meta.law.main_signal == MainSignal::Ecn && standing.ecn_capable;
             let (signals, first) = match by_marks {
                 true => (row.marked, standing.first_mark_s),
@@ -104,6 +107,7 @@ pub fn of_run(case: &Case, result: &RunResult, policy: &Policy) -> Vec<Seen> {
             let took = first_right.zip(first).map(|(right, first)| (right - first).max(0.0));
             let judged = times[0] + times[1];
             Some(Seen {
+                index,
                 class: if is_meek { "meek" } else { truth.name() },
                 right,
                 signal,
@@ -145,11 +149,10 @@ pub fn word(preset: Preset) -> &'static str {
     }
 }
 
-/// The mix of that number as a case.
-pub fn mixed(number: u64, preset: Preset) -> Case {
-    let mix = mix(number, preset);
+/// A mix under a preset as a case.
+pub fn mixed(mix: Mix, preset: Preset) -> Case {
     Case {
-        name: format!("mix {number}, {}", word(preset)),
+        name: format!("{}, {}", mix.scenario.name, word(preset)),
         looked_at: mix.truths.len(),
         truths: mix.truths,
         queue: mix.queue.to_owned(),

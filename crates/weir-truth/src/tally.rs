@@ -87,6 +87,7 @@ mod tests {
 
     fn seen(verdict: Verdict, round_trips: Option<f64>) -> Seen {
         Seen {
+            index: 0,
             class: "aimd",
             right: Verdict::Responsive,
             signal: "loss",

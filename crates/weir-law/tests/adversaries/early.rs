@@ -74,8 +74,8 @@ fn an_observer_chooses_how_long_the_cycles_of_a_download_are() {
                 // The judge judges by cycles however small they are; the guard makes the first ones longer.
                 (0, _) if law.whole_conduct => assert!(length < 3.1 && share < 0.1, "{told:?}"),
                 (0, _) => assert!(length < 3.1 && told.responsive == told.packets, "{told:?}"),
-                // Two cycles after a signal the flow has not heard of it.
-                (10, _) if law.whole_conduct => assert!(length < 12.0 && share < 0.6, "{told:?}"),
+                // Two cycles after a signal the flow has not heard of it; the judge waits for five.
+                (10, _) if law.whole_conduct => assert!(length < 12.0 && share > 0.9, "{told:?}"),
                 (10, _) => assert!(length < 12.0 && share < 0.07, "{told:?}"),
                 _ => assert!(length < 22.0 && share > 0.95, "{told:?}"),
             }

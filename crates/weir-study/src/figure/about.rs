@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use weir_core::{Bytes, Duration, Rate};
 use weir_law::Preset;
+use weir_qdisc::Sharing;
+use weir_qdisc::config::SplitKind;
 
 /// A figure in a list, and how its cells are shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -93,6 +95,12 @@ pub struct Variant {
     /// Whether unresponsive load is the same in both arms of a comparison.
     #[serde(default)]
     pub equal_load: bool,
+    /// How a CRQ divides the link between its queues.
+    #[serde(default)]
+    pub sharing: Sharing,
+    /// Whether a CRQ lends what one of its queues leaves.
+    #[serde(default)]
+    pub split: SplitKind,
     /// The queue that the paper calls drop-tail, in words as on the command line; an honest one if empty.
     #[serde(default)]
     pub drop_tail: String,

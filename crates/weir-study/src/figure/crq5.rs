@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use weir_core::{Duration, Rate, Seed};
-use weir_qdisc::config::{CrqKeys, QdiscConfig, SplitKind};
-use weir_qdisc::{Sharing, Switching};
+use weir_qdisc::Switching;
+use weir_qdisc::config::{CrqKeys, QdiscConfig};
 
 use super::setting::{FlowKind, scenario, uses_ecn};
 use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Variant, mean};
@@ -147,12 +147,13 @@ impl Crq5 {
             let ecn = uses_ecn(&pair.baseline);
             add(pair.baseline.clone(), queue(&pair.baseline), ecn, false);
             let (standard, responsive) = (queue(&pair.standard), queue(&pair.responsive));
-            // The paper's: half of the link each, nothing lent, flows change queues at once (CRQ section III-B.4).
+            // The paper's, if the variant does not say otherwise: half of the link each, nothing lent; flows change
+            // queues at once (CRQ section III-B.4).
             let crq = CrqKeys {
                 standard,
                 responsive,
-                sharing: Sharing::Equal,
-                split: SplitKind::Hard,
+                sharing: variant.sharing,
+                split: variant.split,
                 switching: Switching::Immediate,
                 ..CrqKeys::default()
             };

@@ -6,12 +6,17 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use weir_law::Preset;
 use weir_report::result::RunResult;
+use weir_truth::lone::lone;
+use weir_truth::mix::mix;
 use weir_truth::policy::Policy;
+use weir_truth::real::real;
 use weir_truth::seen::{Case, Flow, Seen, mixed, of_run, word};
 use weir_truth::tally::Tally;
 use weir_truth::truth::classes;
 use weir_truth::{grid, tables};
+use weir_world::SIM;
 
+use super::alike::Alike;
 use crate::figure::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Verdict};
 
 const SETTING: &str = include_str!("../../../figures/law/accuracy/figure.toml");
@@ -45,6 +50,8 @@ struct Target {
     /// At most.
     round_trips: f64,
     right_time: f64,
+    /// Of flows on real packets, those with the verdict that they have in world `sim`.
+    alike: f64,
     /// In each part of the flows that has `cell_flows` or more.
     cell: f64,
     cell_flows: u64,
@@ -59,16 +66,32 @@ impl Accuracy {
         toml::from_str(SETTING).expect("figures/law/accuracy/figure.toml is sound")
     }
 
+    /// The presets that a variant is about.
+    fn presets_of(&self, variant: &str) -> Vec<Preset> {
+        match variant {
+            "grid" | "real" => vec![self.judged],
+            _ => self.presets.clone(),
+        }
+    }
+
     fn cases(&self, plan: &Plan) -> Vec<Case> {
         let all = match plan.variant.as_str() {
             "grid" => grid::cases(self.judged, word(self.judged), plan.seed, plan.quick),
             variant => {
-                let mixes = plan.runs.map_or(if plan.quick { self.quick } else { self.mixes }, u64::from);
-                let first =
-                    if variant == "fit" { 0 } else { CHECK } + plan.seed.saturating_sub(1) * self.mixes;
-                let numbers = first..first + mixes;
+                let (mixes, quick) = if variant == "real" { (60, 10) } else { (self.mixes, self.quick) };
+                let count = plan.runs.map_or(if plan.quick { quick } else { mixes }, u64::from);
+                let first = if variant == "fit" { 0 } else { CHECK } + plan.seed.saturating_sub(1) * mixes;
+                let draw = match variant {
+                    "lone" => lone,
+                    "real" => real,
+                    _ => mix,
+                };
+                let presets = self.presets_of(variant);
+                let numbers = first..first + count;
                 numbers
-                    .flat_map(|number| self.presets.iter().map(move |preset| mixed(number, *preset)))
+                    .flat_map(|number| {
+                        presets.iter().map(move |preset| mixed(draw(number, *preset), *preset))
+                    })
                     .collect()
             }
         };
@@ -91,8 +114,12 @@ impl OfRuns for Accuracy {
         let known: BTreeMap<&str, &Result<RunResult, String>> =
             jobs.iter().map(|job| job.name.as_str()).zip(results).collect();
         let mut flows = Vec::new();
+        let mut alike = Alike::default();
         for (run, case) in self.cases(plan).iter().enumerate() {
             let Some(Ok(result)) = known.get(case.name.as_str()) else { continue };
+            if plan.world.name() != SIM.name() {
+                alike.compare(case, result, &self.policy);
+            }
             flows.extend(of_run(case, result, &self.policy).into_iter().map(|seen| Flow {
                 preset: case.preset,
                 queue: case.queue.clone(),
@@ -100,18 +127,12 @@ impl OfRuns for Accuracy {
                 seen,
             }));
         }
-        let presets: Vec<&'static str> = match plan.variant.as_str() {
-            "grid" => vec![word(self.judged)],
-            _ => self.presets.iter().map(|preset| word(*preset)).collect(),
-        };
+        let presets: Vec<&'static str> = self.presets_of(&plan.variant).into_iter().map(word).collect();
         let cells = presets.iter().flat_map(|preset| self.cells(preset, &flows)).collect();
         let tables = tables::all(&presets, &flows);
-        Findings {
-            cells,
-            statements: self.statements(&flows),
-            html: tables::html(&tables),
-            text: tables::text(&tables),
-        }
+        let mut statements = self.statements(&flows);
+        statements.extend(alike.statement(self.target.alike));
+        Findings { cells, statements, html: tables::html(&tables), text: tables::text(&tables) }
     }
 }
 

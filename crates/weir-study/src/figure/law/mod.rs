@@ -2,6 +2,7 @@
 //! of each; and what senders do when they get signals, by which a policy says what an answer is.
 
 mod accuracy;
+mod alike;
 mod asked;
 
 use super::Figure;
