@@ -3,12 +3,12 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | `engine` | runs jobs side by side, keeps each result under its address, goes on after an interrupt |
+//! | [`engine`] | runs jobs side by side, keeps each result under its address, goes on after an interrupt |
 //! | `batch` | jobs in a list, each with a folder of tables; suites and figures are batches |
 //! | [`sweep`], [`suite`], [`figure`] | make the jobs, and tables and pages of what came of them |
 
 mod batch;
-mod engine;
+pub mod engine;
 pub mod figure;
 mod stats;
 pub mod suite;

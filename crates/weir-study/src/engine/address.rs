@@ -18,7 +18,7 @@ use weir_world::{Clock, World};
 use super::StudyError;
 
 /// A result's name.
-pub(crate) type Address = [u8; 32];
+pub type Address = [u8; 32];
 
 /// The program that runs, also after its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
@@ -29,7 +29,7 @@ const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// Who measures, and where: what all results of one command have in common.
 #[derive(Clone, Debug)]
-pub(crate) struct Origin {
+pub struct Origin {
     pub(crate) world: &'static dyn World,
     /// Weir's version and its checksum: between releases, the version alone does not say what made a result.
     pub(super) build: &'static str,
@@ -47,7 +47,7 @@ impl Origin {
     ///
     /// # Errors
     /// If there is no such guest, or the program or the kernel cannot be identified.
-    pub(crate) fn new(world: &'static dyn World, kernel: Option<&str>) -> Result<Self, StudyError> {
+    pub fn new(world: &'static dyn World, kernel: Option<&str>) -> Result<Self, StudyError> {
         let guest = match world.clock() {
             Clock::Guest => Some(Cache::of_user().and_then(|cache| cache.wanted(kernel))?),
             Clock::Real | Clock::Virtual => None,
@@ -61,7 +61,7 @@ impl Origin {
     }
 
     /// Origin and scenario in one line, for [`address`].
-    pub(crate) fn describe(&self, scenario: &Scenario) -> String {
+    pub fn describe(&self, scenario: &Scenario) -> String {
         let text = serde_json::to_string(scenario).expect("a scenario is plain data");
         let kernel =
             self.kernel.as_ref().map_or_else(String::new, |release| format!(",\"kernel\":{release:?}"));
@@ -76,7 +76,7 @@ impl Origin {
 }
 
 /// The address of a run of what [`Origin::describe`] describes.
-pub(crate) fn address(described: &str, run: u64) -> Address {
+pub fn address(described: &str, run: u64) -> Address {
     hash(format!("{{\"run\":{run},{described}}}").as_bytes())
 }
 

@@ -3,10 +3,10 @@
 //!
 //! | part | what it decides |
 //! |---|---|
-//! | [`address`] | when two results are the same one: build, world, kernel, scenario, traces, run |
-//! | [`store`] | where a result is kept, and whether it is as it was written |
-//! | [`policy`] | how many runs go on at the same time |
-//! | [`work`] | what runs, and what becomes of a run that fails, panics or is interrupted |
+//! | `address` | when two results are the same one: build, world, kernel, scenario, traces, run |
+//! | `store` | where a result is kept, and whether it is as it was written |
+//! | `policy` | how many runs go on at the same time |
+//! | `work` | what runs, and what becomes of a run that fails, panics or is interrupted |
 
 mod address;
 mod policy;
@@ -27,11 +27,10 @@ use weir_scenario::Scenario;
 use weir_vm::VmError;
 use weir_world::RunOptions;
 
-pub(crate) use address::{Address, Origin, address, checksum};
-pub use store::CELLS;
-pub(crate) use store::{Kept, Outcome, Store};
-pub use work::Foreign;
-pub(crate) use work::{Made, now, run};
+pub(crate) use address::checksum;
+pub use address::{Address, Origin, address};
+pub use store::{CELLS, Kept, Outcome, Store};
+pub use work::{Foreign, Made, now, run};
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -113,7 +112,7 @@ pub enum StudyError {
 }
 
 /// Jobs in one world, and what is kept of each.
-pub(crate) trait Study: Sync {
+pub trait Study: Sync {
     /// What is kept of a run in the store.
     type Kept: Serialize + DeserializeOwned;
     /// What can go wrong.

@@ -20,22 +20,25 @@ pub const CELLS: &str = "cells";
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome<T> {
+pub enum Outcome<T> {
+    /// What is kept of it.
     Measured(Box<T>),
     /// Why there is nothing.
     Failed(String),
 }
 
 /// What is stored of a run.
-pub(crate) enum Kept<T> {
+pub enum Kept<T> {
+    /// That is not known.
     Nothing,
     /// A file that is not as it was written: cut off, changed, or another run's.
     Damaged,
+    /// As it was written.
     Whole(Outcome<T>),
 }
 
 /// The folder of results.
-pub(crate) struct Store {
+pub struct Store {
     dir: PathBuf,
     /// Others that are read as well.
     also: Vec<PathBuf>,
@@ -63,7 +66,7 @@ fn is_sealed(address: &Address, text: &[u8]) -> bool {
 
 impl Store {
     /// The results in `out`.
-    pub(crate) fn new(out: &Path) -> Self {
+    pub fn new(out: &Path) -> Self {
         Self { dir: out.join(CELLS), also: Vec::new() }
     }
 
@@ -88,7 +91,7 @@ impl Store {
     }
 
     /// What came of a run, if that is known.
-    pub(crate) fn read<T: DeserializeOwned>(&self, address: &Address) -> Kept<T> {
+    pub fn read<T: DeserializeOwned>(&self, address: &Address) -> Kept<T> {
         #[derive(Deserialize)]
         struct Cell<T> {
             outcome: Outcome<T>,

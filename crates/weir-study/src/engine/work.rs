@@ -22,11 +22,11 @@ use super::{Job, Kept, Options, Outcome, Progress, Store, Study, StudyError, pol
 
 /// What a command found in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Made {
+pub struct Made {
     /// Jobs that had their result from an earlier command.
-    pub(crate) reused: usize,
+    pub reused: usize,
     /// Jobs whose stored result was not as it had been written, and that ran again.
-    pub(crate) damaged: usize,
+    pub damaged: usize,
 }
 
 /// Runs the jobs that have no result in `store` yet. When stopped, what has ended is kept.
@@ -35,7 +35,7 @@ pub(crate) struct Made {
 ///
 /// # Errors
 /// If more runs at a time are asked for than fit, results cannot be written, or a job cannot be made.
-pub(crate) fn run<S: Study>(study: &S, store: &Store, options: &Options) -> Result<Made, S::Error> {
+pub fn run<S: Study>(study: &S, store: &Store, options: &Options) -> Result<Made, S::Error> {
     let world = study.origin().world;
     let parallel = policy::side_by_side(world, study.fastest(), options.jobs, policy::processors())?;
     output::check_writable(&options.out).map_err(StudyError::from)?;
@@ -100,7 +100,7 @@ fn find_missing<S: Study>(study: &S, store: &Store, retry_failed: bool) -> (Vec<
 
 /// The wall clock.
 #[allow(clippy::disallowed_methods, reason = "progress and run times are shown in wall-clock time")]
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     Instant::now()
 }
 

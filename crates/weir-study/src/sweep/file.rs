@@ -27,9 +27,10 @@ pub(super) struct File {
 pub(super) type Exclusion = Vec<(usize, Vec<usize>)>;
 
 /// The texts that errors refer to.
-pub(super) struct Texts {
+pub struct Texts {
     path: String,
-    pub(super) sweep: String,
+    /// That of the file itself.
+    pub sweep: String,
     /// Path and text of the scenario, if it is another file.
     scenario: Option<(String, String)>,
 }
@@ -37,6 +38,29 @@ pub(super) struct Texts {
 const KEYS: [&str; 7] = ["scenario", "name", "world", "repeat", "sweep", "zip", "exclude"];
 
 impl Texts {
+    /// Those of the file `path`, whose text is `text`; its scenario is still to be found.
+    pub fn new(text: String, path: &Path) -> Self {
+        Self { path: path.display().to_string(), sweep: text, scenario: None }
+    }
+
+    /// Reads the scenario that `root`, the file's table, names, unless it is in the file. `what` is what errors call
+    /// the file.
+    pub fn find_scenario(&mut self, root: &DeTable<'_>, what: &str) -> Result<(), SweepError> {
+        match root.get("scenario").map(|value| (value.get_ref(), value.span())) {
+            Some((DeValue::String(base), _)) => {
+                let base = Path::new(&self.path).parent().unwrap_or(Path::new("")).join(base.as_ref());
+                self.scenario = Some((base.display().to_string(), toml_file::read(&base)?));
+                Ok(())
+            }
+            Some((DeValue::Table(_), _)) => Ok(()),
+            other => {
+                let at = other.map_or(0, |(_, span)| span.start);
+                let remedy = "needs a scenario: scenario = \"base.toml\", or a table [scenario]";
+                Err(self.own(Fault::new(at, format!("{what} {remedy}"))))
+            }
+        }
+    }
+
     /// The text that holds the scenario.
     pub(super) fn scenario(&self) -> &str {
         self.scenario.as_ref().map_or(&self.sweep, |(_, text)| text)
@@ -49,12 +73,12 @@ impl Texts {
     }
 
     /// Behind which places are those of the sweep's file.
-    pub(super) fn offset(&self) -> usize {
+    pub(crate) fn offset(&self) -> usize {
         self.scenario().len() + 1
     }
 
     /// The scenario before anything is put in.
-    pub(super) fn table(&self) -> Result<Spanned<DeTable<'_>>, Fault> {
+    pub fn table(&self) -> Result<Spanned<DeTable<'_>>, Fault> {
         let mut root = DeTable::parse(self.scenario()).map_err(Fault::toml)?;
         if self.scenario.is_some() {
             return Ok(root);
@@ -72,7 +96,7 @@ impl Texts {
     }
 
     /// The error with file and line; places behind the scenario's text are the sweep's.
-    pub(super) fn error(&self, fault: Fault) -> SweepError {
+    pub fn error(&self, fault: Fault) -> SweepError {
         let (path, text, at) = match (&self.scenario, fault.at.checked_sub(self.offset())) {
             (_, Some(at)) => (&self.path, &self.sweep, at),
             (Some((path, text)), None) => (path, text, fault.at),
@@ -82,7 +106,7 @@ impl Texts {
     }
 
     /// The same for a place in the sweep's file.
-    fn own(&self, fault: Fault) -> SweepError {
+    pub fn own(&self, fault: Fault) -> SweepError {
         SweepError::Value {
             path: self.path.clone(),
             line: toml_place::line(&self.sweep, fault.at),
@@ -94,7 +118,7 @@ impl Texts {
 impl File {
     /// What `text` says, which stands in the file `path`, and the scenario that it names.
     pub(super) fn parse(text: String, path: &Path, most: u64) -> Result<Self, SweepError> {
-        let mut texts = Texts { path: path.display().to_string(), sweep: text, scenario: None };
+        let mut texts = Texts::new(text, path);
         let text = texts.sweep.clone();
         let root = DeTable::parse(&text).map_err(|error| texts.own(Fault::toml(error)))?;
         let root = root.get_ref();
@@ -103,18 +127,7 @@ impl File {
             let what = format!("a sweep has no key `{}`{hint}", key.get_ref());
             return Err(texts.own(Fault::new(key.span().start, what)));
         }
-        match root.get("scenario").map(|value| (value.get_ref(), value.span())) {
-            Some((DeValue::String(base), _)) => {
-                let base = path.parent().unwrap_or(Path::new("")).join(base.as_ref());
-                texts.scenario = Some((base.display().to_string(), toml_file::read(&base)?));
-            }
-            Some((DeValue::Table(_), _)) => {}
-            other => {
-                let at = other.map_or(0, |(_, span)| span.start);
-                let what = "a sweep needs a scenario: scenario = \"base.toml\", or a table [scenario]";
-                return Err(texts.own(Fault::new(at, what.to_owned())));
-            }
-        }
+        texts.find_scenario(root, "a sweep")?;
         let axes = axes(&text, root, &texts, most)?;
         let excluded = excluded(&text, root, &axes).map_err(|fault| texts.own(fault))?;
         let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

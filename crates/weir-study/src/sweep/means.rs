@@ -64,6 +64,14 @@ const LINK: &[(&str, Of<Link>)] = &[
     ("queue_delay_over_target", |link| link.delay_over_target),
 ];
 
+/// The names of all measures.
+pub fn measures() -> impl Iterator<Item = &'static str> {
+    let flow = FLOW.iter().map(|(name, _)| *name).chain(["relative_throughput", "class_ratio"]);
+    let workload = WORKLOAD.iter().map(|(name, _)| *name);
+    let queue = QUEUE.iter().map(|(name, _)| *name);
+    flow.chain(workload).chain(queue).chain(LINK.iter().map(|(name, _)| *name))
+}
+
 /// A part of a whole; none of nothing.
 pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
@@ -108,10 +116,10 @@ pub(super) fn numbers(measured: &Measured) -> Vec<Number> {
 }
 
 /// All numbers of a run with their names.
-pub(crate) type Numbers = Vec<(String, String, f64)>;
+pub type Numbers = Vec<(String, String, f64)>;
 
 /// The same of a run that is not a cell of a sweep.
-pub(crate) fn all_numbers(scenario: &Scenario, result: &RunResult) -> Numbers {
+pub fn all_numbers(scenario: &Scenario, result: &RunResult) -> Numbers {
     let numbers = numbers(&Measured::of(scenario, result));
     numbers.into_iter().map(|(of, measure, value)| (of, measure.to_owned(), value)).collect()
 }

@@ -33,6 +33,16 @@ pub use run::run;
 pub use summary::{FlowSummary, Summary};
 pub use values::Datum;
 
+/// How a file names keys of a scenario and their values, for other files that do.
+pub mod grammar {
+    pub use super::file::Texts;
+    pub use super::means::{Numbers, all_numbers as numbers, measures};
+    pub use super::plan::scenario_with;
+    pub use super::splice::steps;
+    pub use super::values::{Quantity, Steps, Value, common};
+    pub use super::{Fault, Key};
+}
+
 /// Cells that a sweep has at most by default.
 pub const MOST_CELLS: u64 = 1_000_000;
 
@@ -155,14 +165,17 @@ pub struct ColumnMeta {
 
 /// One key of the scenario and its values.
 #[derive(Clone, Debug)]
-struct Key {
+pub struct Key {
     /// As the file has it.
-    name: String,
-    path: Vec<String>,
-    values: Vec<Value>,
-    quantity: Quantity,
+    pub name: String,
+    /// Its steps.
+    pub path: Vec<String>,
+    /// In order.
+    pub values: Vec<Value>,
+    /// What all of them are.
+    pub quantity: Quantity,
     /// Its place in the file.
-    at: usize,
+    pub at: usize,
 }
 
 /// Keys that vary together, mostly one.
@@ -175,18 +188,21 @@ struct Axis {
 
 /// Something wrong at a byte of a file.
 #[derive(Debug)]
-struct Fault {
-    at: usize,
-    message: String,
+pub struct Fault {
+    /// The byte.
+    pub at: usize,
+    /// What is wrong and what would be right.
+    pub message: String,
 }
 
 impl Fault {
-    fn new(at: usize, message: String) -> Self {
+    /// At that byte.
+    pub fn new(at: usize, message: String) -> Self {
         Self { at, message }
     }
 
     /// What is wrong with the TOML.
-    fn toml(error: toml::de::Error) -> Self {
+    pub fn toml(error: toml::de::Error) -> Self {
         let message = with_nearest_key(error.message()).replace('\n', "; ");
         Self::new(error.span().map_or(0, |span| span.start), message)
     }

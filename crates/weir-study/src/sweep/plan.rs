@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use weir_core::Rate;
 
-use super::file::File;
+use super::file::{File, Texts};
 use super::record::Measured;
 use super::splice::{Splice, splice};
 use super::values::Datum;
@@ -218,57 +218,8 @@ impl Sweep {
     /// # Errors
     /// If it cannot run there.
     pub(crate) fn scenario(&self, combination: usize) -> Result<Scenario, SweepError> {
-        let texts = &self.file.texts;
-        let offset = texts.offset();
         let chosen: Vec<(&Key, &Value)> = self.chosen(combination).collect();
-        let splices: Vec<Splice<'_>> = chosen
-            .iter()
-            .map(|(key, value)| Splice { path: &key.path, literal: &value.literal, at: value.at })
-            .collect();
-        let read = |table: toml::Spanned<toml::de::DeTable<'_>>| {
-            let read = Scenario::deserialize(toml::Deserializer::from(table.clone()));
-            let mut scenario = read.map_err(|error| {
-                let fault = Fault::toml(error);
-                // A discipline is read as a whole; the key that was put into it is where to look.
-                let inside = chosen.iter().find(|(key, _)| {
-                    let mut above = (1..key.path.len()).map(|steps| key.path[..steps].join("."));
-                    above.any(|path| toml_place::span(&table, &path).start == fault.at)
-                });
-                Fault { at: inside.map_or(fault.at, |(_, value)| offset + value.at), ..fault }
-            })?;
-            // It is the sweep that has a name, and no result depends on it.
-            scenario.name.clear();
-            let (world, large) = (self.file.world, self.large);
-            let checked = scenario
-                .complete(texts.folder())
-                .and_then(|()| scenario.check())
-                .and_then(|()| check(&scenario, world, large));
-            let wrong = checked.err();
-            let wrong = wrong.or_else(|| {
-                let remedy = "a sweep keeps no packets; run this one scenario with `weir run --pcap`";
-                scenario.measure.pcap.then(|| Refusal::new("measure.pcap", remedy))
-            });
-            match wrong {
-                None => Ok(scenario),
-                Some(Refusal { key, message }) => {
-                    // A key that is swept is where to change it, also where the error names the table around it.
-                    let swept = chosen.iter().find(|(swept, _)| {
-                        let path = swept.path.join(".");
-                        path.strip_prefix(&key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-                    });
-                    let at = match swept {
-                        Some((_, value)) => offset + value.at,
-                        None => toml_place::span(&table, &key).start,
-                    };
-                    let with = chosen.iter().map(|(key, value)| format!("{} = {}", key.name, value.label));
-                    let with = with.collect::<Vec<_>>().join(", ");
-                    let with = if with.is_empty() { with } else { format!(" (with {with})") };
-                    Err(Fault::new(at, format!("{}: {message}{with}", scenario.said(&key))))
-                }
-            }
-        };
-        let scenario = texts.table().and_then(|table| splice(table, &splices, offset, read));
-        scenario.map_err(|fault| texts.error(fault))
+        scenario_with(&self.file.texts, &chosen, self.file.world, self.large)
     }
 
     /// The same cells in a world that no file names.
@@ -277,6 +228,66 @@ impl Sweep {
         (self.file.world, self.origin.world) = (world, world);
         self
     }
+}
+
+/// The scenario of `texts` with a value for each of some keys, checked for a world.
+///
+/// # Errors
+/// If it cannot run there.
+pub fn scenario_with(
+    texts: &Texts,
+    chosen: &[(&Key, &Value)],
+    world: &'static dyn World,
+    large: bool,
+) -> Result<Scenario, SweepError> {
+    let offset = texts.offset();
+    let splices: Vec<Splice<'_>> = chosen
+        .iter()
+        .map(|(key, value)| Splice { path: &key.path, literal: &value.literal, at: value.at })
+        .collect();
+    let read = |table: toml::Spanned<toml::de::DeTable<'_>>| {
+        let read = Scenario::deserialize(toml::Deserializer::from(table.clone()));
+        let mut scenario = read.map_err(|error| {
+            let fault = Fault::toml(error);
+            // A discipline is read as a whole; the key that was put into it is where to look.
+            let inside = chosen.iter().find(|(key, _)| {
+                let mut above = (1..key.path.len()).map(|steps| key.path[..steps].join("."));
+                above.any(|path| toml_place::span(&table, &path).start == fault.at)
+            });
+            Fault { at: inside.map_or(fault.at, |(_, value)| offset + value.at), ..fault }
+        })?;
+        // It is the sweep that has a name, and no result depends on it.
+        scenario.name.clear();
+        let checked = scenario
+            .complete(texts.folder())
+            .and_then(|()| scenario.check())
+            .and_then(|()| check(&scenario, world, large));
+        let wrong = checked.err();
+        let wrong = wrong.or_else(|| {
+            let remedy = "a sweep keeps no packets; run this one scenario with `weir run --pcap`";
+            scenario.measure.pcap.then(|| Refusal::new("measure.pcap", remedy))
+        });
+        match wrong {
+            None => Ok(scenario),
+            Some(Refusal { key, message }) => {
+                // A key that is swept is where to change it, also where the error names the table around it.
+                let swept = chosen.iter().find(|(swept, _)| {
+                    let path = swept.path.join(".");
+                    path.strip_prefix(&key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                });
+                let at = match swept {
+                    Some((_, value)) => offset + value.at,
+                    None => toml_place::span(&table, &key).start,
+                };
+                let with = chosen.iter().map(|(key, value)| format!("{} = {}", key.name, value.label));
+                let with = with.collect::<Vec<_>>().join(", ");
+                let with = if with.is_empty() { with } else { format!(" (with {with})") };
+                Err(Fault::new(at, format!("{}: {message}{with}", scenario.said(&key))))
+            }
+        }
+    };
+    let scenario = texts.table().and_then(|table| splice(table, &splices, offset, read));
+    scenario.map_err(|fault| texts.error(fault))
 }
 
 /// The places of a combination's values: the digits of its number, the last axis fastest.

@@ -25,7 +25,10 @@ pub(super) struct Splice<'a> {
 const SEVERAL: [&str; 2] = ["flow", "workload"];
 
 /// The steps of a key such as `bottleneck.rate`, `flow.0.controller` or `flow.NAME.controller`.
-pub(super) fn steps(key: &str, scenario: &DeTable<'_>) -> Result<Vec<String>, String> {
+///
+/// # Errors
+/// If the scenario has no such flow or workload.
+pub fn steps(key: &str, scenario: &DeTable<'_>) -> Result<Vec<String>, String> {
     let split = |rest: &str| rest.split('.').map(str::to_owned).collect::<Vec<_>>();
     let inside = |kind: &'static str| Some((kind, key.strip_prefix(kind)?.strip_prefix('.')?));
     let Some((kind, rest)) = SEVERAL.into_iter().find_map(inside) else {

@@ -12,10 +12,14 @@ use weir_core::words::hint_in;
 
 /// What a key's values are, all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quantity {
+pub enum Quantity {
+    /// Words.
     Text,
+    /// True or false.
     Truth,
+    /// Whole.
     Integer,
+    /// Without a unit.
     Number,
     /// Milliseconds.
     Time,
@@ -23,6 +27,7 @@ pub(super) enum Quantity {
     Rate,
     /// Bytes.
     Size,
+    /// Whole ones.
     Packets,
     /// Bandwidth-delay products.
     Bdp,
@@ -45,15 +50,17 @@ pub enum Datum {
 
 /// One value of a key.
 #[derive(Clone, Debug)]
-pub(super) struct Value {
+pub struct Value {
     /// As TOML.
-    pub(super) literal: String,
+    pub literal: String,
     /// As people write it.
-    pub(super) label: String,
+    pub label: String,
     /// Where it comes from in the sweep's file.
-    pub(super) at: usize,
-    quantity: Quantity,
-    number: f64,
+    pub at: usize,
+    /// What it is.
+    pub quantity: Quantity,
+    /// In base units.
+    pub number: f64,
 }
 
 impl Quantity {
@@ -70,7 +77,7 @@ impl Quantity {
     }
 
     /// Whether values can stand at a scale.
-    pub(super) fn is_number(self) -> bool {
+    pub fn is_number(self) -> bool {
         !matches!(self, Self::Text | Self::Truth)
     }
 
@@ -127,8 +134,17 @@ impl Quantity {
 }
 
 impl Value {
+    /// So many base units, as they are written: the tables have what ran.
+    pub fn new(quantity: Quantity, number: f64, at: usize) -> Self {
+        let label = quantity.write(number);
+        let bare = matches!(quantity, Quantity::Integer | Quantity::Number);
+        let literal = if bare { label.clone() } else { format!("\"{label}\"") };
+        let number = Quantity::read(&label).map_or_else(|| label.parse().unwrap_or(number), |(_, read)| read);
+        Self { literal, label, at, quantity, number }
+    }
+
     /// A value that stands in the file.
-    pub(super) fn read(text: &str, value: &Spanned<DeValue<'_>>) -> Result<Self, Fault> {
+    pub fn read(text: &str, value: &Spanned<DeValue<'_>>) -> Result<Self, Fault> {
         let at = value.span().start;
         let literal = text[value.span()].to_owned();
         let new = |label: String, quantity, number| {
@@ -182,7 +198,7 @@ impl Value {
 }
 
 /// What all of `values` are: one quantity, or text. A whole number beside others is a number.
-pub(super) fn common(values: &[Value]) -> Quantity {
+pub fn common(values: &[Value]) -> Quantity {
     let mut kinds = values.iter().map(|value| value.quantity);
     let Some(first) = kinds.next() else { return Quantity::Text };
     kinds.fold(first, |common, kind| match (common, kind) {
@@ -194,7 +210,7 @@ pub(super) fn common(values: &[Value]) -> Quantity {
 
 /// A range that is not yet computed: how many values it has is known before there are any.
 #[derive(Clone, Debug)]
-pub(super) struct Steps {
+pub struct Steps {
     quantity: Quantity,
     from: f64,
     step: Step,
@@ -216,12 +232,12 @@ impl Steps {
     const KEYS: [&'static str; 4] = ["from", "to", "step", "factor"];
 
     /// Whether a table is meant as a range.
-    pub(super) fn is_range(table: &DeTable<'_>) -> bool {
+    pub fn is_range(table: &DeTable<'_>) -> bool {
         table.keys().any(|key| Self::KEYS.contains(&key.get_ref().as_ref()))
     }
 
     /// Reads `{ from = "5ms", to = "160ms", factor = 2 }`.
-    pub(super) fn read(text: &str, table: &DeTable<'_>, span: Range<usize>) -> Result<Self, Fault> {
+    pub fn read(text: &str, table: &DeTable<'_>, span: Range<usize>) -> Result<Self, Fault> {
         let at = span.start;
         if let Some(key) = table.keys().find(|key| !Self::KEYS.contains(&key.get_ref().as_ref())) {
             let hint = hint_in("`", key.get_ref(), Self::KEYS);
@@ -287,19 +303,13 @@ impl Steps {
     }
 
     /// All values.
-    pub(super) fn values(&self) -> Vec<Value> {
+    pub fn values(&self) -> Vec<Value> {
         let value = |index: u64| {
             let number = match self.step {
                 Step::Add(step) => self.from + index as f64 * step,
                 Step::Times(factor) => self.from * factor.powi(index as i32),
             };
-            let label = self.quantity.write(number);
-            let bare = matches!(self.quantity, Quantity::Integer | Quantity::Number);
-            let literal = if bare { label.clone() } else { format!("\"{label}\"") };
-            // As it is written, so that the tables have what ran.
-            let number =
-                Quantity::read(&label).map_or_else(|| label.parse().unwrap_or(number), |(_, read)| read);
-            Value { literal, label, at: self.at, quantity: self.quantity, number }
+            Value::new(self.quantity, number, self.at)
         };
         (0..self.count as u64).map(value).collect()
     }
