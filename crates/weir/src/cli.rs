@@ -132,7 +132,7 @@ pub(crate) struct AssessArgs {
 }
 
 /// The verbs of the features `lab` and `send`, for the answer of a command that was built without them.
-const LAB: &[&str] = &["run", "sweep", "suite", "figure", "vm", "bench", "doctor"];
+const LAB: &[&str] = &["run", "sweep", "hunt", "suite", "figure", "vm", "bench", "doctor"];
 const SEND: &[&str] = &["send", "recv", "probe", "serve-probe"];
 
 /// What to build, if the command line asks for a verb that this command was built without.

@@ -1,9 +1,10 @@
-//! What measures: scenarios, sweeps, suites, figures, benchmarks and micro-VMs. The feature `lab`; a router does
+//! What measures: scenarios, sweeps, hunts, suites, figures, benchmarks and micro-VMs. The feature `lab`; a router does
 //! without.
 
 mod bench;
 mod doctor;
 mod figure;
+mod hunt;
 mod progress;
 mod rates;
 mod run;
@@ -20,6 +21,7 @@ pub(crate) fn run(command: &LabCommand) -> anyhow::Result<ExitCode> {
     match command {
         LabCommand::Run(args) => run::run(args),
         LabCommand::Sweep(args) => sweep::run(args),
+        LabCommand::Hunt(args) => hunt::run(args),
         LabCommand::Suite(SuiteCommand::List { json }) => suite::list(*json),
         LabCommand::Suite(SuiteCommand::Run(args)) => suite::run(args),
         LabCommand::Figure(FigureCommand::List { json }) => figure::list(*json),

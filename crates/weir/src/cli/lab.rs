@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(crate) use batch::{FigureCommand, FigureRunArgs, Place, SuiteCommand, SuiteRunArgs, SweepArgs};
+pub(crate) use batch::{
+    FigureCommand, FigureRunArgs, HuntArgs, Place, Search, SuiteCommand, SuiteRunArgs, SweepArgs,
+};
 pub(crate) use vm::{VmClock, VmCommand, VmFetchArgs, VmRunArgs};
 
 #[derive(Debug, Subcommand)]
@@ -28,6 +30,15 @@ pub(crate) enum LabCommand {
       checks every cell and says how many there are and how many have a result
   The same command goes on where it was stopped; after a change of the file it runs only what is new.")]
     Sweep(SweepArgs),
+
+    /// Search for the scenario in which something does worst, and for the least that shows it.
+    #[command(after_help = "Examples:
+  weir hunt examples/hunts/shrew-reno.toml --out results/shrew
+      tries candidates on all cores; minimal.toml is what is left of the worst, minimal/report.html its report
+  weir hunt examples/hunts/shrew-reno.toml --dry-run
+      checks both ends of every gene and says what would be tried
+  The same command goes on where it was stopped, and computes nothing twice.")]
+    Hunt(HuntArgs),
 
     /// Run a published set of scenarios over several queue disciplines.
     #[command(

@@ -1,8 +1,8 @@
-//! Commands that make many runs: figures, sweeps, suites.
+//! Commands that make many runs: figures, sweeps, hunts, suites.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::World;
 
@@ -93,6 +93,45 @@ pub(crate) struct SweepArgs {
     /// Print JSON: what ran, and a summary for each combination.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HuntArgs {
+    /// The hunt, a TOML file with a scenario, its genes and what is looked for.
+    pub(crate) file: PathBuf,
+    /// Where candidates, tables and the least scenario go [default: results/NAME].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// How many candidates are tried, instead of the file's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) evaluations: Option<u32>,
+    /// The seed of the search, instead of the file's; that of the scenario is its own.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// How it looks, instead of the file's.
+    #[arg(long, value_enum)]
+    pub(crate) search: Option<Search>,
+    /// How many candidates run at the same time [default: one per processor]. The search is the same whatever it is.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) jobs: Option<u32>,
+    /// Run also what is estimated to take more packets, rows, memory or disk than a slip of the pen should.
+    #[arg(long)]
+    pub(crate) large: bool,
+    /// Check both ends of every gene, say what would run, and run nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print JSON: what was found, how, and the least scenario.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How a hunt looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Search {
+    /// Evolution strategy with covariance matrix adaptation.
+    CmaEs,
+    /// Candidates by lot.
+    Random,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,0 +1,238 @@
+//! Scores of candidates: each runs under one or several run numbers, by the engine of many runs, and what a run came to
+//! is kept under its address. So what was computed once is not computed again, by this command or a later one.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use weir_core::Rate;
+use weir_report::result::RunResult;
+use weir_scenario::Scenario;
+
+use crate::Hunt;
+use crate::objective::{Objective, numbers};
+use weir_study::engine::{self, Address, Kept, Made, Origin, Outcome, Store, Study};
+use weir_study::sweep::Spread;
+use weir_study::sweep::grammar::Numbers;
+use weir_study::{Job, Options, Progress, StudyError};
+
+/// What is kept of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    numbers: Numbers,
+}
+
+/// What came of a candidate.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// The objective over the runs in which it could be measured.
+    Measured(Spread),
+    /// No run has the number that is looked for.
+    Nothing,
+    /// A run failed, and why.
+    Failed(String),
+    /// The scenario cannot be, and why.
+    Impossible(String),
+}
+
+impl Value {
+    pub(crate) fn spread(&self) -> Option<&Spread> {
+        match self {
+            Self::Measured(spread) => Some(spread),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn mean(&self) -> Option<f64> {
+        self.spread().map(|spread| spread.mean)
+    }
+}
+
+/// Runs candidates and counts.
+pub(crate) struct Evaluator<'a> {
+    hunt: &'a Hunt,
+    options: &'a Options<'a>,
+    store: Store,
+    seen: HashMap<Address, Result<Seen, String>>,
+    /// Runs that an earlier command had made, or that were damaged since.
+    pub(crate) made: Made,
+    /// Runs that are asked for in all, as far as that is known.
+    pub(crate) total: usize,
+    done: usize,
+    /// Time spent on runs that were not there.
+    spent: Duration,
+    fresh: usize,
+    /// What the progress says.
+    pub(crate) note: String,
+}
+
+impl<'a> Evaluator<'a> {
+    pub(crate) fn new(hunt: &'a Hunt, options: &'a Options<'a>, total: usize) -> Self {
+        Self {
+            hunt,
+            options,
+            store: Store::new(&options.out),
+            seen: HashMap::new(),
+            made: Made::default(),
+            total,
+            done: 0,
+            spent: Duration::ZERO,
+            fresh: 0,
+            note: String::new(),
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.options.run.stop.load(Ordering::Relaxed)
+    }
+
+    /// What candidates come to under these run numbers; none if the command was interrupted.
+    pub(crate) fn values(
+        &mut self,
+        scenarios: &[Result<Scenario, String>],
+        runs: Range<u64>,
+    ) -> Result<Option<Vec<Value>>, StudyError> {
+        let mut batch = Batch::new(&self.hunt.origin);
+        let mut places: Vec<Vec<Address>> = Vec::new();
+        for scenario in scenarios {
+            let Ok(scenario) = scenario else {
+                places.push(Vec::new());
+                continue;
+            };
+            let described = self.hunt.origin.describe(scenario);
+            let addresses: Vec<Address> = runs.clone().map(|run| engine::address(&described, run)).collect();
+            for (run, address) in runs.clone().zip(&addresses) {
+                if !self.seen.contains_key(address) && !batch.addresses.contains(address) {
+                    batch.push(*address, scenario.clone(), run);
+                }
+            }
+            places.push(addresses);
+        }
+        self.make(&batch)?;
+        self.done += scenarios.len() * runs.clone().count();
+        let kept = batch.kept.into_inner().unwrap_or_else(|poison| poison.into_inner());
+        for address in &batch.addresses {
+            let seen = match kept.get(address) {
+                Some(seen) => Some(Ok(seen.clone())),
+                None => match self.store.read::<Seen>(address) {
+                    Kept::Whole(Outcome::Failed(error)) => Some(Err(error)),
+                    _ => None,
+                },
+            };
+            match seen {
+                Some(seen) => self.seen.insert(*address, seen),
+                None => return Ok(None),
+            };
+        }
+        let of = |(scenario, addresses): (&Result<Scenario, String>, &Vec<Address>)| match scenario {
+            Err(why) => Value::Impossible(why.clone()),
+            Ok(_) => value(&self.hunt.objective, addresses.iter().map(|address| &self.seen[address])),
+        };
+        Ok(Some(scenarios.iter().zip(&places).map(of).collect()))
+    }
+
+    fn make(&mut self, batch: &Batch<'_>) -> Result<(), StudyError> {
+        if batch.jobs.is_empty() {
+            return Ok(());
+        }
+        let begun = engine::now();
+        let show = |now: Progress| (self.options.progress)(self.progress(&now, begun));
+        let options = Options { progress: &show, retry_failed: false, ..self.options.clone() };
+        let made = engine::run(batch, &self.store, &options)?;
+        self.made.reused += made.reused;
+        self.made.damaged += made.damaged;
+        let fresh = batch.jobs.len() - made.reused;
+        if fresh > 0 {
+            self.fresh += fresh;
+            self.spent += engine::now().saturating_duration_since(begun);
+        }
+        Ok(())
+    }
+
+    /// How far the whole hunt is, where a batch has come so far.
+    fn progress(&self, batch: &Progress, begun: Instant) -> Progress {
+        let done = self.done + batch.done;
+        let total = self.total.max(done);
+        let spent = self.spent + engine::now().saturating_duration_since(begun);
+        let fresh = self.fresh + batch.done;
+        let left = (fresh > 0).then(|| spent.mul_f64((total - done) as f64 / fresh as f64));
+        Progress { done, total, left, last: self.note.clone() }
+    }
+}
+
+fn value<'s>(objective: &Objective, runs: impl Iterator<Item = &'s Result<Seen, String>>) -> Value {
+    let mut values = Vec::new();
+    for run in runs {
+        match run {
+            Err(error) => return Value::Failed(error.clone()),
+            Ok(seen) => values.extend(objective.of(&seen.numbers)),
+        }
+    }
+    Spread::of(&values).map_or(Value::Nothing, Value::Measured)
+}
+
+/// Runs of several candidates.
+struct Batch<'a> {
+    origin: &'a Origin,
+    jobs: Vec<Job>,
+    addresses: Vec<Address>,
+    kept: Mutex<HashMap<Address, Seen>>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(origin: &'a Origin) -> Self {
+        Self { origin, jobs: Vec::new(), addresses: Vec::new(), kept: Mutex::default() }
+    }
+
+    fn push(&mut self, address: Address, scenario: Scenario, run: u64) {
+        self.addresses.push(address);
+        self.jobs.push(Job { name: String::new(), scenario, run });
+    }
+
+    fn remember(&self, index: usize, seen: Seen) {
+        let mut kept = self.kept.lock().unwrap_or_else(|poison| poison.into_inner());
+        kept.insert(self.addresses[index], seen);
+    }
+}
+
+impl Study for Batch<'_> {
+    type Kept = Seen;
+    type Error = StudyError;
+
+    fn origin(&self) -> &Origin {
+        self.origin
+    }
+
+    fn count(&self) -> usize {
+        self.jobs.len()
+    }
+
+    fn address(&self, index: usize) -> &Address {
+        &self.addresses[index]
+    }
+
+    fn fastest(&self) -> Rate {
+        self.jobs.iter().map(|job| job.scenario.bottleneck.rate).max().unwrap_or_default()
+    }
+
+    fn job(&self, index: usize) -> Result<Cow<'_, Job>, StudyError> {
+        Ok(Cow::Borrowed(&self.jobs[index]))
+    }
+
+    fn keep(&self, index: usize, job: &Job, result: RunResult) -> Result<Seen, StudyError> {
+        let seen = Seen { numbers: numbers(&job.scenario, &result) };
+        // As it will be read again, which may differ in the last bit.
+        let text = serde_json::to_string(&seen).expect("plain data");
+        self.remember(index, serde_json::from_str(&text).expect("what was written"));
+        Ok(seen)
+    }
+
+    fn recall(&self, index: usize, seen: Seen) -> bool {
+        self.remember(index, seen);
+        true
+    }
+}
