@@ -60,7 +60,7 @@ impl From<StudyError> for Fault {
     fn from(error: StudyError) -> Self {
         let class = match &error {
             StudyError::Output(_) => "OutputError",
-            StudyError::Jobs { .. } => "ScenarioError",
+            StudyError::Jobs { .. } | StudyError::Take { .. } => "ScenarioError",
             _ => "RunError",
         };
         Self::new(class, &error)

@@ -7,6 +7,7 @@
 mod ack;
 mod arrow;
 mod assess;
+mod cluster;
 mod controller;
 mod discipline;
 mod errors;
@@ -28,6 +29,8 @@ fn _weirnet(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<study::Sweep>()?;
     module.add_class::<study::Figure>()?;
     module.add_class::<assess::Assessment>()?;
+    module.add_class::<cluster::Home>()?;
+    module.add_class::<cluster::Away>()?;
     module.add_class::<ack::Ack>()?;
     module.add_class::<discipline::Packet>()?;
     module.add_class::<gym::Links>()?;

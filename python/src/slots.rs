@@ -106,15 +106,28 @@ pub(crate) fn check_world(py: Python<'_>, scenario: &Scenario, world: &dyn World
 
 /// The same for a sweep, by its text.
 pub(crate) fn check_sweep(text: &str, world: &dyn World) -> Result<(), Fault> {
-    if world.is_virtual() {
-        return Ok(());
-    }
+    let name = if world.is_virtual() { None } else { word_in(text) };
+    name.map_or(Ok(()), |name| Err(late(name, world)))
+}
+
+/// Refuses Python classes where other processes run the cells.
+pub(crate) fn check_cluster(text: &str) -> Result<(), Fault> {
+    let words = |name| {
+        format!(
+            "'{name}' is a Python class of this process, which the workers of a cluster have not; leave client out"
+        )
+    };
+    word_in(text).map_or(Ok(()), |name| Err(Fault::new("ScenarioError", &words(name))))
+}
+
+/// The first of all names that is a word of a sweep's text.
+fn word_in(text: &str) -> Option<&'static str> {
     let names =
         Python::attach(|_| CONTROLLERS.names().into_iter().chain(DISCIPLINES.names()).collect::<Vec<_>>());
-    let is_word = |name: &str| {
-        text.split(|c: char| c.is_whitespace() || c == '"' || c == '\'').any(|word| word == name)
+    let is_word = |name: &&'static str| {
+        text.split(|c: char| c.is_whitespace() || c == '"' || c == '\'').any(|word| word == *name)
     };
-    names.into_iter().find(|name| is_word(name)).map_or(Ok(()), |name| Err(late(name, world)))
+    names.into_iter().find(is_word)
 }
 
 fn late(name: &str, world: &dyn World) -> Fault {

@@ -19,7 +19,7 @@ use crate::slots;
 use crate::watch::{Worker, watch};
 
 /// Where results go by default, as the command's.
-const RESULTS: &str = "results";
+pub(crate) const RESULTS: &str = "results";
 
 /// What came of a sweep.
 #[pyclass(frozen, module = "weirnet", name = "Sweep")]
@@ -34,7 +34,8 @@ pub(crate) struct Sweep {
 /// Runs a sweep.
 #[pyfunction]
 #[pyo3(signature = (
-    sweep, *, out=None, jobs=None, retry_failed=false, large=false, max_cells=MOST_CELLS, progress=None,
+    sweep, *, out=None, take=Vec::new(), jobs=None, retry_failed=false, large=false, max_cells=MOST_CELLS,
+    progress=None,
 ))]
 #[allow(
     clippy::too_many_arguments,
@@ -44,6 +45,7 @@ pub(crate) fn sweep(
     py: Python<'_>,
     sweep: &Bound<'_, PyAny>,
     out: Option<PathBuf>,
+    take: Vec<PathBuf>,
     jobs: Option<usize>,
     retry_failed: bool,
     large: bool,
@@ -60,6 +62,7 @@ pub(crate) fn sweep(
         }
         slots::check_sweep(&given.text, sweep.world())?;
         let out = given::folder(out).unwrap_or_else(|| Path::new(RESULTS).join(folder_name(sweep.name())));
+        let damaged = self::take(&sweep, &take, &out)?;
         let options = Options {
             out: out.clone(),
             jobs,
@@ -67,9 +70,10 @@ pub(crate) fn sweep(
             run: RunOptions::new(worker.stop),
             progress: &|now| worker.tell(step(&now)),
         };
-        let result = sweeps::run(&sweep, &options, "weirnet.sweep")?;
+        let mut result = sweeps::run(&sweep, &options, "weirnet.sweep")?;
+        result.damaged += damaged;
         let rows: Vec<Vec<Datum>> = sweep.rows(&out).collect();
-        Ok(Sweep { result, rows, out, table: OnceLock::new(), means: OnceLock::new() })
+        Ok(Sweep::of(result, rows, out))
     })?;
     match ended_by {
         None => Ok(made),
@@ -77,8 +81,19 @@ pub(crate) fn sweep(
     }
 }
 
+/// Takes results from other folders. Returns how many were not as they were written and have to run again.
+pub(crate) fn take(sweep: &sweeps::Sweep, from: &[PathBuf], out: &Path) -> Result<usize, Fault> {
+    Ok(sweep.take(from, out)?.iter().map(|taken| taken.damaged).sum())
+}
+
+impl Sweep {
+    pub(crate) fn of(result: SweepResult, rows: Vec<Vec<Datum>>, out: PathBuf) -> Self {
+        Self { result, rows, out, table: OnceLock::new(), means: OnceLock::new() }
+    }
+}
+
 /// A name as a folder's; as the command has it.
-fn folder_name(name: &str) -> String {
+pub(crate) fn folder_name(name: &str) -> String {
     let named: String = name.chars().map(|c| if c.is_alphanumeric() || c == '.' { c } else { '-' }).collect();
     if named.starts_with('.') { format!("-{named}") } else { named }
 }
@@ -173,6 +188,12 @@ impl Sweep {
         self.result.reused
     }
 
+    /// Cells whose stored result was not as it had been written, and that ran again.
+    #[getter]
+    fn damaged(&self) -> usize {
+        self.result.damaged
+    }
+
     /// Cells without result.
     #[getter]
     fn missing(&self) -> usize {
@@ -190,6 +211,13 @@ impl Sweep {
     #[getter]
     fn doubtful(&self) -> usize {
         self.result.meta.doubtful_cells
+    }
+
+    /// What `weir sweep --json` prints.
+    fn to_json(&self) -> String {
+        let mut json = serde_json::to_value(&self.result.meta).expect("metadata are plain data");
+        json["summary"] = serde_json::to_value(&self.result.summaries).expect("summaries are plain data");
+        format!("{json:#}")
     }
 
     fn __str__(&self) -> &str {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from . import _weirnet
+from . import _cluster, _weirnet
 from ._progress import Progress, Shown
 from ._weirnet import Assessment, Figure, Run, Sweep
+from .errors import ScenarioError
 
 #: Where a scenario runs: in virtual time, or on real packets (as root).
 World = Literal["sim", "emu", "kernel", "vm"]
@@ -57,7 +58,10 @@ def sweep(
     sweep: Given,
     *,
     out: Path | None = None,
+    take: Sequence[Path] = (),
     jobs: int | None = None,
+    client: Any = None,
+    batch: int | None = None,
     retry_failed: bool = False,
     large: bool = False,
     max_cells: int = 1_000_000,
@@ -66,12 +70,33 @@ def sweep(
     """Runs every combination of a sweep, as `weir sweep` does, on all processors or on `jobs`.
 
     Each cell is kept in the folder `out` (`results/NAME`) as soon as it has run, so that a call that was
-    interrupted, or whose ranges were changed, runs only what is missing.
+    interrupted, or whose ranges were changed, runs only what is missing. Results that are in the folders `take`, such
+    as those of shards, are taken from there first.
+
+    With a `dask.distributed.Client` cells run on its workers, `batch` of them at a time (by default as many as suit
+    their cost and the number of workers), and are kept here all the same.
     """
+    if client is None and batch is not None:
+        raise ScenarioError("batch: it is for the workers of a client; give client, or jobs in its place")
+    if client is not None and jobs is not None:
+        raise ScenarioError("jobs: the workers of the client say how many cells run at a time; leave it out")
     with Shown(progress) as told:
+        if client is not None:
+            return _cluster.sweep(
+                client,
+                sweep,
+                out=out,
+                take=take,
+                retry_failed=retry_failed,
+                large=large,
+                max_cells=max_cells,
+                batch=batch,
+                told=told,
+            )
         return _weirnet.sweep(
             sweep,
             out=out,
+            take=list(take),
             jobs=jobs,
             retry_failed=retry_failed,
             large=large,

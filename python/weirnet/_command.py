@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from . import _cluster_command
+
 
 def program() -> Path:
     """The executable of the command, the same that `cargo install` makes."""
@@ -13,7 +15,9 @@ def program() -> Path:
 
 
 def main() -> None:
-    """Becomes the command: no Python is left in the process."""
+    """Becomes the command: no Python is left in the process. Only a sweep on a cluster is made here."""
+    if _cluster_command.asked_for(sys.argv[1:]):
+        sys.exit(_cluster_command.main(sys.argv[2:]))
     path = program()
     try:
         os.execv(path, ["weir", *sys.argv[1:]])

@@ -1,6 +1,7 @@
 //! The words of links that vary their delay, lose packets or let some overtake others, and files of traces.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -171,6 +172,17 @@ pub(super) fn impairment(
     }
 }
 
+/// Gives the text of a trace's file, by its path.
+pub type ReadTrace<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
+
+/// The text of a trace's file, which is on the disk.
+///
+/// # Errors
+/// If it cannot be read, is no regular file, is too long, or is not text.
+pub fn read_trace(path: &Path) -> io::Result<String> {
+    toml_file::read_regular(path, LONGEST_TRACE)
+}
+
 /// The file of a trace, by its path from the scenario's file, and what is in it once it has been read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "PathBuf", into = "PathBuf")]
@@ -191,10 +203,15 @@ impl TraceFile {
         &self.sha256
     }
 
-    /// Reads the file, from `folder` unless its path is absolute.
-    pub(super) fn read(&mut self, folder: &Path) -> Result<Arc<Trace>, String> {
+    /// Where it is, from the scenario's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the file by `read`, from `folder` unless its path is absolute.
+    pub(super) fn read(&mut self, folder: &Path, read: ReadTrace<'_>) -> Result<Arc<Trace>, String> {
         let path = folder.join(&self.path);
-        let text = toml_file::read_regular(&path, LONGEST_TRACE).map_err(|error| {
+        let text = read(&path).map_err(|error| {
             format!(
                 "cannot read {}: {error}; give the path of a mahimahi trace from this file",
                 path.display()

@@ -36,7 +36,7 @@ pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
 
 pub use bottleneck::{Bottleneck, RateStep};
 pub use flow::{Direction, Flow, Pattern, Remark};
-pub use impairment::{Jitter, Reorder, Share, TraceFile};
+pub use impairment::{Jitter, ReadTrace, Reorder, Share, TraceFile, read_trace};
 pub use path::{Link, Reverse};
 
 /// Bytes on the wire of a full packet of a scenario's hosts, whose MTU is Ethernet's.
@@ -229,8 +229,19 @@ impl Scenario {
     }
 
     /// Reads what its traces say, from `folder`, and fills in rates that follow from others.
+    ///
+    /// # Errors
+    /// The key of a trace that cannot be read.
     pub fn complete(&mut self, folder: &Path) -> Result<(), Refusal> {
-        self.read_traces(folder)?;
+        self.complete_by(folder, &read_trace)
+    }
+
+    /// As [`complete`](Self::complete), with the texts of traces that `read` gives.
+    ///
+    /// # Errors
+    /// The key of a trace that cannot be read.
+    pub fn complete_by(&mut self, folder: &Path, read: ReadTrace<'_>) -> Result<(), Refusal> {
+        self.read_traces(folder, read)?;
         let end = self.end();
         self.bottleneck.take_mean_rate(end);
         Ok(())
@@ -431,7 +442,7 @@ impl Scenario {
     }
 
     /// When it is over at the latest, if all goes as its times say: what has no duration may need all of the timeout.
-    fn end(&self) -> Duration {
+    pub fn end(&self) -> Duration {
         let timeout = self.measure.timeout;
         let some = self.flows.iter().filter(|flow| flow.count > 0);
         let flows = some.filter_map(|flow| match (flow.bytes, flow.duration) {

@@ -10,7 +10,7 @@ use weir_sim::{HopSpec, Impairment, RateSteps};
 use crate::Refusal;
 use crate::key::{keys, plain};
 
-use super::impairment::{Jitter, Reorder, Share, TraceFile, impairment};
+use super::impairment::{Jitter, ReadTrace, Reorder, Share, TraceFile, impairment};
 use super::{Flow, Scenario, Workload};
 
 /// What a path calls the bottleneck.
@@ -200,11 +200,12 @@ fn link_key(place: usize) -> String {
 }
 
 impl Scenario {
-    /// Reads traces, from `folder`. A rate that is not given is the mean of the trace.
-    pub(super) fn read_traces(&mut self, folder: &Path) -> Result<(), Refusal> {
+    /// Reads traces by `read`, from `folder`. A rate that is not given is the mean of the trace.
+    pub(super) fn read_traces(&mut self, folder: &Path, by: ReadTrace<'_>) -> Result<(), Refusal> {
         let read = |file: &mut Option<TraceFile>, rate: Option<&mut Rate>, key: &str| {
             let Some(file) = file else { return Ok::<(), Refusal>(()) };
-            let trace = file.read(folder).map_err(|message| Refusal::new(format!("{key}.trace"), message))?;
+            let trace =
+                file.read(folder, by).map_err(|message| Refusal::new(format!("{key}.trace"), message))?;
             match rate {
                 Some(rate) if rate.bits_per_sec() == 0 => *rate = trace.rate(),
                 _ => {}

@@ -315,3 +315,141 @@ fn on_real_packets_no_more_cells_go_on_at_a_time_than_fit() {
     assert!(stderr(&ran).contains("disturb each other's packets"), "{}", stderr(&ran));
     assert!(!out.exists());
 }
+
+/// Runs `weir sweep` of `path` with these words, and expects that exit code.
+fn sweep(path: &Path, words: &[&str], code: i32) -> Output {
+    let ran = weir(&[&["sweep", text(path)], words].concat()).output().unwrap();
+    assert_eq!(ran.status.code(), Some(code), "{ran:?}");
+    ran
+}
+
+/// What a sweep has written that depends on nothing but its cells.
+fn written(out: &Path) -> Vec<Vec<u8>> {
+    let names = ["sweep.csv", "sweep.parquet", "means.csv", "sweep.html"];
+    names.iter().map(|name| fs::read(out.join(name)).unwrap()).collect()
+}
+
+#[test]
+fn shards_make_the_table_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), &SWEEP.replace("DURATION", "500ms"));
+    let at = |name: &str| folder.path().join(name);
+    sweep(&path, &["--out", text(&at("whole")), "--jobs", "1"], 0);
+    let mut kept = 0;
+    for shard in 1..=3 {
+        let out = at(&format!("part {shard}"));
+        let shard = format!("{shard}/3");
+        let words = ["--out", text(&out), "--shard", &shard];
+        let plan = sweep(&path, &[&words[..], &["--dry-run", "--json"]].concat(), 0);
+        let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+        let ran = sweep(&path, &[&words[..], &["--json"]].concat(), 0);
+        let ran: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+        assert_eq!((&ran["shard"], &ran["of_cells"]), (&shard.as_str().into(), &CELLS.into()));
+        assert_eq!((&ran["cells"], ran["missing_cells"].as_u64()), (&plan["shard_cells"], Some(0)));
+        assert_eq!(ran["cells"].as_u64(), Some(cells(&out).len() as u64));
+        assert!(!out.join("sweep.csv").exists(), "a part has a table");
+        kept += cells(&out).len();
+        let again = sweep(&path, &words, 0);
+        assert!(stderr(&again).contains("cells had their result from an earlier command"), "{again:?}");
+    }
+    assert_eq!(kept, CELLS);
+    let parts = [at("part 1"), at("part 2"), at("part 3")];
+    let parts: Vec<&str> = parts.iter().map(|part| text(part)).collect();
+    let merged = at("merged");
+    let words = [&["--out", text(&merged), "--take"], &parts[..]].concat();
+    let plan = sweep(&path, &[&words[..], &["--dry-run"]].concat(), 0);
+    let plan = String::from_utf8(plan.stdout).unwrap();
+    assert!(plan.contains("= 16 cells in world sim; 16 have a result in"), "{plan}");
+    assert!(!merged.exists());
+    let ran = sweep(&path, &words, 0);
+    assert!(stderr(&ran).contains("16 of 16 cells had their result"), "{ran:?}");
+    assert!(written(&merged) == written(&at("whole")), "parts make another table");
+
+    // One folder for all is as good.
+    let shared = at("shared");
+    for shard in ["1/2", "2/2"] {
+        sweep(&path, &["--out", text(&shared), "--shard", shard], 0);
+    }
+    let ran = sweep(&path, &["--out", text(&shared)], 0);
+    assert!(stderr(&ran).contains("16 of 16 cells had their result"), "{ran:?}");
+    assert!(written(&shared) == written(&at("whole")), "a shared folder makes another table");
+    // More shards than cells: some have none.
+    let none = sweep(&path, &["--out", text(&at("none")), "--shard", "40/40"], 0);
+    assert!(String::from_utf8_lossy(&none.stdout).contains("0 of its 0 cells"), "{none:?}");
+    sweep(&path, &["--out", text(&merged), "--take", text(&at("none"))], 0);
+}
+
+#[test]
+fn what_is_no_shard_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), &SWEEP.replace("DURATION", "100ms"));
+    for (shard, says) in [
+        ("0/4", "they are 1/4 to 4/4"),
+        ("5/4", "no shard 5 of 4"),
+        ("4", "write I/N"),
+        ("x/y", "write I/N"),
+        ("1/0", "N is 1 at least"),
+    ] {
+        let ran = sweep(&path, &["--shard", shard], 2);
+        assert!(stderr(&ran).contains("--shard") && stderr(&ran).contains(says), "{shard}: {ran:?}");
+    }
+    let ran = sweep(&path, &["--shard", "1/2", "--take", "x"], 2);
+    assert!(stderr(&ran).contains("--take"), "{ran:?}");
+}
+
+#[test]
+fn what_is_taken_was_made_by_this_program_of_this_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), &SWEEP.replace("DURATION", "100ms"));
+    let at = |name: &str| folder.path().join(name);
+    let (part, out) = (at("part"), at("out"));
+    let take = |path: &Path, code: i32| sweep(path, &["--out", text(&out), "--take", text(&part)], code);
+    let ran = take(&path, 1);
+    assert!(stderr(&ran).contains("--take") && stderr(&ran).contains("no folder cells"), "{ran:?}");
+    sweep(&path, &["--out", text(&part), "--shard", "1/2"], 0);
+    let of_part = cells(&part);
+    assert_eq!(of_part.len(), CELLS / 2);
+
+    // Another file.
+    let other = folder.path().join("other.toml");
+    fs::write(&other, SWEEP.replace("DURATION", "200ms")).unwrap();
+    let ran = take(&other, 1);
+    assert!(stderr(&ran).contains("none of its 8 results is of a cell of this sweep"), "{ran:?}");
+    assert!(!out.exists(), "nothing was begun");
+
+    // One file is damaged, one is another's. The rest is taken.
+    let text_of = fs::read(&of_part[0]).unwrap();
+    fs::write(&of_part[0], &text_of[..text_of.len() / 2]).unwrap();
+    fs::copy(&of_part[1], part.join("cells/00000000.json")).unwrap();
+    fs::create_dir_all(part.join("cells/00")).unwrap();
+    fs::copy(&of_part[1], part.join("cells/00").join(format!("{}.json", "0".repeat(64)))).unwrap();
+    let ran = take(&path, 0);
+    for says in [
+        "took 7 results from",
+        "1 results in",
+        "not as they were written",
+        "are of no cell of this sweep",
+        "7 of 16 cells had",
+    ] {
+        assert!(stderr(&ran).contains(says), "{says}: {}", stderr(&ran));
+    }
+    sweep(&path, &["--out", text(&at("whole"))], 0);
+    assert!(written(&out) == written(&at("whole")), "the tables differ");
+
+    // Another program.
+    let strange = at("strange");
+    for file in &of_part[1..] {
+        let cell = fs::read_to_string(file).unwrap();
+        let (begin, rest) = cell.split_once("\"weir\":\"").unwrap();
+        let to = strange
+            .join(file.strip_prefix(&part).unwrap())
+            .with_file_name(format!("{}.json", "f".repeat(64)));
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::write(to, format!("{begin}\"weir\":\"9.9 {rest}")).unwrap();
+    }
+    let ran = sweep(&path, &["--out", text(&at("new")), "--take", text(&strange)], 1);
+    assert!(
+        stderr(&ran).contains("another program, weir 9.9 ") && stderr(&ran).contains("and this is weir"),
+        "{ran:?}"
+    );
+}

@@ -36,7 +36,7 @@ pub struct Origin {
     /// Code that is no part of Weir and that results depend on, by a name that changes with it; mostly none.
     pub(crate) also: String,
     /// The release of the kernel that moves the packets; none in virtual time.
-    pub(super) kernel: Option<String>,
+    pub(crate) kernel: Option<String>,
     /// The kernel that guests are given.
     pub(super) guest: Option<Kernel>,
 }
@@ -97,7 +97,24 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn build() -> Result<&'static str, StudyError> {
+/// The address that [`hex`] has written.
+pub(super) fn unhex(text: &str) -> Option<Address> {
+    let mut address = Address::default();
+    let digits = text.as_bytes().chunks_exact(2);
+    if text.len() != 2 * address.len() || !text.is_ascii() {
+        return None;
+    }
+    for (byte, digits) in address.iter_mut().zip(digits) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(address)
+}
+
+/// What results of this program are kept under: its version and checksum.
+///
+/// # Errors
+/// If its file cannot be read.
+pub(crate) fn build() -> Result<&'static str, StudyError> {
     static BUILD: OnceLock<String> = OnceLock::new();
     if let Some(build) = BUILD.get() {
         return Ok(build);

@@ -27,10 +27,12 @@ use weir_scenario::Scenario;
 use weir_vm::VmError;
 use weir_world::RunOptions;
 
-pub(crate) use address::checksum;
 pub use address::{Address, Origin, address};
+pub(crate) use address::{build, checksum};
+pub(crate) use store::text;
 pub use store::{CELLS, Kept, Outcome, Store};
 pub use work::{Foreign, Made, now, run};
+pub(crate) use work::{find_missing, run_one};
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -105,6 +107,22 @@ pub enum StudyError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// Another program wants results, which would not be its own.
+    #[error("the sweep is run by weir {theirs}, and this is weir {ours}; use the same package on both sides")]
+    Build {
+        /// Version and checksum of the program that wants them.
+        theirs: String,
+        /// Of this one.
+        ours: String,
+    },
+    /// A folder has no results that could be taken from it.
+    #[error("--take {path}: {why}")]
+    Take {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it, and what would be right.
+        why: String,
     },
     /// Two runs would write to one folder.
     #[error("the runs '{0}' and '{1}' would have the same folder; give one of them another name")]

@@ -3,6 +3,7 @@
 //! Results of another job are found where the two overlap, and folders of several machines can be put together by
 //! copying. A checksum in each file shows whether it is as it was written.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use weir_report::output::{OutputError, Part};
 
 use super::Job;
-use super::address::{Address, Origin, checksum, hex};
+use super::address::{Address, Origin, checksum, hex, unhex};
 
 /// The folder of stored results, in that of tables and page.
 pub const CELLS: &str = "cells";
@@ -35,6 +36,19 @@ pub enum Kept<T> {
     Damaged,
     /// As it was written.
     Whole(Outcome<T>),
+}
+
+/// What was found in the folder of another command.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Results that are wanted, and how many of them are here because of that.
+    pub(crate) wanted: usize,
+    pub(crate) taken: usize,
+    /// Wanted files that are not as they were written.
+    pub(crate) damaged: usize,
+    /// Files of other results, and the first of them.
+    pub(crate) others: usize,
+    pub(crate) other: Option<PathBuf>,
 }
 
 /// The folder of results.
@@ -64,10 +78,46 @@ fn is_sealed(address: &Address, text: &[u8]) -> bool {
     inside.is_some_and(|(stated, rest)| stated == seal(address, rest).as_bytes())
 }
 
+/// What is kept of a run: what it was and what came of it, under its checksum.
+pub(crate) fn text<T: Serialize>(
+    address: &Address,
+    origin: &Origin,
+    job: &Job,
+    outcome: &Outcome<T>,
+) -> Vec<u8> {
+    let text = serde_json::json!({
+        "weir": origin.build,
+        "world": origin.world.name(),
+        "kernel": origin.kernel,
+        "seed": job.scenario.seed,
+        "run": job.run,
+        "scenario": job.scenario,
+        "outcome": outcome,
+    });
+    sealed(address, &text.to_string())
+}
+
+/// What such a text says of the run of that address.
+fn read<T: DeserializeOwned>(address: &Address, text: &[u8]) -> Kept<T> {
+    #[derive(Deserialize)]
+    struct Cell<T> {
+        outcome: Outcome<T>,
+    }
+    if !is_sealed(address, text) {
+        return Kept::Damaged;
+    }
+    serde_json::from_slice::<Cell<T>>(text).map_or(Kept::Damaged, |cell| Kept::Whole(cell.outcome))
+}
+
 impl Store {
     /// The results in `out`.
     pub fn new(out: &Path) -> Self {
-        Self { dir: out.join(CELLS), also: Vec::new() }
+        Self::with(out, &[])
+    }
+
+    /// The results in `out`, and to be read those in other folders.
+    pub(crate) fn with(out: &Path, others: &[PathBuf]) -> Self {
+        Self { dir: out.join(CELLS), also: others.iter().map(|other| other.join(CELLS)).collect() }
     }
 
     /// The results in `out`, and to be read those in the folders beside it.
@@ -81,6 +131,11 @@ impl Store {
         Self { dir: own, also }
     }
 
+    /// Makes the folder, if it is not there yet.
+    pub(crate) fn create(&self) -> Result<(), OutputError> {
+        fs::create_dir_all(&self.dir).map_err(|source| OutputError { path: self.dir.clone(), source })
+    }
+
     /// A folder for each first byte: a million files in one are slow to list.
     fn path(&self, address: &Address) -> PathBuf {
         Self::path_in(&self.dir, address)
@@ -92,19 +147,13 @@ impl Store {
 
     /// What came of a run, if that is known.
     pub fn read<T: DeserializeOwned>(&self, address: &Address) -> Kept<T> {
-        #[derive(Deserialize)]
-        struct Cell<T> {
-            outcome: Outcome<T>,
-        }
         let others = self.also.iter().map(|dir| Self::path_in(dir, address));
         let own = self.path(address);
         let path = if own.exists() { own } else { { others }.find(|path| path.exists()).unwrap_or(own) };
         match fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::Nothing,
             Err(_) => Kept::Damaged,
-            Ok(text) if !is_sealed(address, &text) => Kept::Damaged,
-            Ok(text) => serde_json::from_slice::<Cell<T>>(&text)
-                .map_or(Kept::Damaged, |cell| Kept::Whole(cell.outcome)),
+            Ok(text) => read(address, &text),
         }
     }
 
@@ -116,19 +165,67 @@ impl Store {
         job: &Job,
         outcome: &Outcome<T>,
     ) -> Result<(), OutputError> {
+        self.put(address, &text(address, origin, job, outcome))
+    }
+
+    /// Keeps what another process has written of a run, unless it is not as it was written: then it returns false.
+    pub(crate) fn take<T: DeserializeOwned>(
+        &self,
+        address: &Address,
+        text: &[u8],
+    ) -> Result<bool, OutputError> {
+        match read::<T>(address, text) {
+            Kept::Whole(_) => self.put(address, text).map(|()| true),
+            Kept::Damaged | Kept::Nothing => Ok(false),
+        }
+    }
+
+    /// Keeps what is in the folder `from` of the runs in `wanted` that are not measured here yet.
+    pub(crate) fn take_all<T: DeserializeOwned>(
+        &self,
+        from: &Path,
+        wanted: &HashSet<Address>,
+    ) -> Result<Found, OutputError> {
+        let theirs = Self::new(from);
+        let mut found = Found::default();
+        for file in theirs.files() {
+            let name = file.file_stem().unwrap_or_default().to_string_lossy();
+            let Some(address) = unhex(&name).filter(|address| wanted.contains(address)) else {
+                found.others += 1;
+                found.other.get_or_insert(file);
+                continue;
+            };
+            found.wanted += 1;
+            let text = fs::read(&file).unwrap_or_default();
+            let (here, there) = (self.read::<T>(&address), read::<T>(&address, &text));
+            match (here, there) {
+                (Kept::Whole(Outcome::Measured(_)), _)
+                | (Kept::Whole(_), Kept::Whole(Outcome::Failed(_))) => {}
+                (_, Kept::Whole(_)) => {
+                    self.put(&address, &text)?;
+                    found.taken += 1;
+                }
+                (_, Kept::Damaged | Kept::Nothing) => found.damaged += 1,
+            }
+        }
+        Ok(found)
+    }
+
+    /// All files of results, by name.
+    fn files(&self) -> Vec<PathBuf> {
+        let inside = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|file| file.path());
+        let files = inside(&self.dir).flat_map(|folder| inside(&folder).collect::<Vec<_>>());
+        let mut files: Vec<PathBuf> =
+            files.filter(|file| file.extension().is_some_and(|kind| kind == "json")).collect();
+        files.sort();
+        files
+    }
+
+    fn put(&self, address: &Address, text: &[u8]) -> Result<(), OutputError> {
         let path = self.path(address);
-        let text = serde_json::json!({
-            "weir": origin.build,
-            "world": origin.world.name(),
-            "kernel": origin.kernel,
-            "seed": job.scenario.seed,
-            "run": job.run,
-            "scenario": job.scenario,
-            "outcome": outcome,
-        });
         let written = fs::create_dir_all(path.parent().unwrap_or(&self.dir)).and_then(|()| {
             let mut part = Part::create(&path)?;
-            part.write_all(&sealed(address, &text.to_string()))?;
+            part.write_all(text)?;
             part.finish_unsynced()
         });
         written.map_err(|source| OutputError { path, source })

@@ -57,12 +57,13 @@ pub fn run<S: Study>(study: &S, store: &Store, options: &Options) -> Result<Made
 }
 
 /// A job without result, and how many jobs have its address.
-struct Missing {
-    index: usize,
-    count: usize,
+pub(crate) struct Missing {
+    pub(crate) index: usize,
+    pub(crate) count: usize,
 }
 
-fn find_missing<S: Study>(study: &S, store: &Store, retry_failed: bool) -> (Vec<Missing>, Made) {
+/// The jobs that have no result in `store`, one of each address.
+pub(crate) fn find_missing<S: Study>(study: &S, store: &Store, retry_failed: bool) -> (Vec<Missing>, Made) {
     let (mut todo, mut made) = (Vec::<Missing>::new(), Made::default());
     // Where in `todo` the first job of each address is, if it is there.
     let mut seen = HashMap::new();
@@ -160,16 +161,7 @@ impl<S: Study> Work<'_, S> {
     fn one(&self, index: usize, share: u32) -> Result<Option<String>, S::Error> {
         let job = self.study.job(index)?;
         let world = self.study.origin().world;
-        let options =
-            RunOptions { world, run: job.run, share, progress: &|_| {}, ..self.options.run.clone() };
-        let made = catch_unwind(AssertUnwindSafe(|| weir_world::run(&job.scenario, &options)));
-        let made = match made {
-            Ok(made) => made.map_err(|error| error.to_string()),
-            Err(panic) => Err(match panic.downcast_ref::<Foreign>() {
-                Some(Foreign(words)) => words.clone(),
-                None => format!("{}; this is a fault of weir", said(panic.as_ref())),
-            }),
-        };
+        let made = run_one(&job, &RunOptions { world, share, ..self.options.run.clone() });
         Ok(self.end(index, &job, made)?.then(|| job.into_owned().name))
     }
 
@@ -225,6 +217,18 @@ impl<S: Study> Work<'_, S> {
         let total = self.study.count();
         let done = total - self.missing + done as usize;
         (self.options.progress)(Progress { done, total, left, last });
+    }
+}
+
+/// Runs a job, with its run number. Where it fails, also by a panic, there is the reason.
+pub(crate) fn run_one(job: &Job, options: &RunOptions) -> Result<RunResult, String> {
+    let options = RunOptions { run: job.run, progress: &|_| {}, ..options.clone() };
+    match catch_unwind(AssertUnwindSafe(|| weir_world::run(&job.scenario, &options))) {
+        Ok(made) => made.map_err(|error| error.to_string()),
+        Err(panic) => Err(match panic.downcast_ref::<Foreign>() {
+            Some(Foreign(words)) => words.clone(),
+            None => format!("{}; this is a fault of weir", said(panic.as_ref())),
+        }),
     }
 }
 

@@ -1,5 +1,7 @@
 //! A sweep's file: the scenario or its path, the keys that are swept, what goes together and what is left out.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 use toml::Spanned;
@@ -8,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::values::{Steps, Value, common};
 use super::{Axis, Fault, Key, SweepError, splice};
 use weir_core::words::{hint_in, nearest};
-use weir_scenario::toml_file;
+use weir_scenario::toml_file::{self, FileError};
 use weir_scenario::toml_place;
 use weir_world::{EMU, KERNEL, SIM, World};
 
@@ -28,11 +30,41 @@ pub(super) type Exclusion = Vec<(usize, Vec<usize>)>;
 
 /// The texts that errors refer to.
 pub struct Texts {
-    path: String,
+    pub(super) path: String,
     /// That of the file itself.
     pub sweep: String,
     /// Path and text of the scenario, if it is another file.
-    scenario: Option<(String, String)>,
+    pub(super) scenario: Option<(String, String)>,
+    pub(super) files: Files,
+}
+
+/// Where the texts are of what a sweep names: its scenario, and traces.
+pub(super) enum Files {
+    Disk,
+    /// By path, as another process has sent them.
+    Sent(BTreeMap<String, String>),
+}
+
+impl Files {
+    fn scenario(&self, path: &Path) -> Result<String, FileError> {
+        match self {
+            Self::Disk => toml_file::read(path),
+            Self::Sent(texts) => sent(texts, path)
+                .map_err(|source| FileError::Read { path: path.display().to_string(), source }),
+        }
+    }
+
+    pub(super) fn trace(&self, path: &Path) -> io::Result<String> {
+        match self {
+            Self::Disk => weir_scenario::read_trace(path),
+            Self::Sent(texts) => sent(texts, path),
+        }
+    }
+}
+
+fn sent(texts: &BTreeMap<String, String>, path: &Path) -> io::Result<String> {
+    let text = texts.get(path.display().to_string().as_str()).cloned();
+    text.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it was not sent along"))
 }
 
 const KEYS: [&str; 7] = ["scenario", "name", "world", "repeat", "sweep", "zip", "exclude"];
@@ -40,7 +72,11 @@ const KEYS: [&str; 7] = ["scenario", "name", "world", "repeat", "sweep", "zip", 
 impl Texts {
     /// Those of the file `path`, whose text is `text`; its scenario is still to be found.
     pub fn new(text: String, path: &Path) -> Self {
-        Self { path: path.display().to_string(), sweep: text, scenario: None }
+        Self::of(text, path, Files::Disk)
+    }
+
+    pub(super) fn of(text: String, path: &Path, files: Files) -> Self {
+        Self { path: path.display().to_string(), sweep: text, scenario: None, files }
     }
 
     /// Reads the scenario that `root`, the file's table, names, unless it is in the file. `what` is what errors call
@@ -49,7 +85,7 @@ impl Texts {
         match root.get("scenario").map(|value| (value.get_ref(), value.span())) {
             Some((DeValue::String(base), _)) => {
                 let base = Path::new(&self.path).parent().unwrap_or(Path::new("")).join(base.as_ref());
-                self.scenario = Some((base.display().to_string(), toml_file::read(&base)?));
+                self.scenario = Some((base.display().to_string(), self.files.scenario(&base)?));
                 Ok(())
             }
             Some((DeValue::Table(_), _)) => Ok(()),
@@ -117,8 +153,8 @@ impl Texts {
 
 impl File {
     /// What `text` says, which stands in the file `path`, and the scenario that it names.
-    pub(super) fn parse(text: String, path: &Path, most: u64) -> Result<Self, SweepError> {
-        let mut texts = Texts::new(text, path);
+    pub(super) fn parse(text: String, path: &Path, most: u64, files: Files) -> Result<Self, SweepError> {
+        let mut texts = Texts::of(text, path, files);
         let text = texts.sweep.clone();
         let root = DeTable::parse(&text).map_err(|error| texts.own(Fault::toml(error)))?;
         let root = root.get_ref();

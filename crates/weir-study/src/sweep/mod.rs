@@ -4,6 +4,7 @@
 //! A *cell* is one combination of values under one run number. Its result is kept under a hash of everything that it
 //! depends on, so a sweep that was stopped, or whose ranges were changed, runs only what is missing.
 
+mod away;
 mod columns;
 mod file;
 mod means;
@@ -12,9 +13,11 @@ mod parquet;
 mod plan;
 mod record;
 mod run;
+mod shard;
 mod splice;
 mod summary;
 mod tables;
+mod take;
 mod values;
 
 use serde::Serialize;
@@ -27,10 +30,13 @@ use weir_scenario::toml_file::FileError;
 use weir_scenario::with_nearest_key;
 
 pub use crate::stats::Spread;
+pub use away::{Away, Missing};
 pub(crate) use means::{Numbers, all_numbers as numbers};
 pub use plan::Sweep;
-pub use run::run;
+pub use run::{ShardResult, run, run_shard, write};
+pub use shard::{Shard, ShardError};
 pub use summary::{FlowSummary, Summary};
+pub use take::Taken;
 pub use values::Datum;
 
 /// How a file names keys of a scenario and their values, for other files that do.

@@ -3,12 +3,13 @@
 //! Combinations are numbered with the last axis fastest. A cell's scenario is made anew from the texts each time it is
 //! needed, so that a million cells need no room but that of their addresses.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use weir_core::Rate;
 
-use super::file::{File, Texts};
+use super::file::{File, Files, Texts};
 use super::record::Measured;
 use super::splice::{Splice, splice};
 use super::values::Datum;
@@ -17,7 +18,10 @@ use crate::engine::{self, Address, Kept, Origin, Outcome, Store};
 use weir_scenario::toml_file;
 use weir_scenario::toml_place;
 use weir_scenario::{Refusal, Scenario};
-use weir_world::{World, check};
+use weir_world::{Cost, World, check};
+
+/// What a run costs before its first packet, in packets: some 0.2 ms.
+const FIXED_COST: u64 = 500;
 
 /// A sweep whose cells can all run.
 pub struct Sweep {
@@ -25,6 +29,10 @@ pub struct Sweep {
     /// The numbers of the combinations that are not excluded.
     combinations: Vec<usize>,
     addresses: Vec<Address>,
+    /// What a run of each combination is expected to cost: packets, or nanoseconds where packets are real.
+    costs: Vec<u64>,
+    /// The traces that its scenarios name, where they are.
+    traces: BTreeSet<PathBuf>,
     origin: Origin,
     /// Of all combinations.
     fastest: Rate,
@@ -57,16 +65,28 @@ impl Sweep {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn parse(text: String, path: &Path, most: u64, large: bool) -> Result<Self, SweepError> {
-        let file = File::parse(text, path, most)?;
-        let all: usize = file.axes.iter().map(|axis| axis.len).product();
-        let origin = Origin::new(file.world, None)?;
-        let (combinations, addresses, fastest) = (Vec::new(), Vec::new(), Rate::default());
-        let mut sweep = Self { combinations, addresses, origin, fastest, large, file };
-        sweep.combinations = (0..all).filter(|number| !sweep.is_excluded(*number)).collect();
+        let mut sweep = Self::unchecked(File::parse(text, path, most, Files::Disk)?, large)?;
         if sweep.combinations.is_empty() {
             return Err(SweepError::Nothing(path.display().to_string()));
         }
-        sweep.find_addresses()?;
+        sweep.check_all()?;
+        Ok(sweep)
+    }
+
+    /// The combinations of a file, of which none has been looked at.
+    pub(super) fn unchecked(file: File, large: bool) -> Result<Self, SweepError> {
+        let all: usize = file.axes.iter().map(|axis| axis.len).product();
+        let mut sweep = Self {
+            combinations: Vec::new(),
+            addresses: Vec::new(),
+            costs: Vec::new(),
+            traces: BTreeSet::new(),
+            origin: Origin::new(file.world, None)?,
+            fastest: Rate::default(),
+            large,
+            file,
+        };
+        sweep.combinations = (0..all).filter(|number| !sweep.is_excluded(*number)).collect();
         Ok(sweep)
     }
 
@@ -76,16 +96,31 @@ impl Sweep {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn with_code(mut self, code: &str) -> Result<Self, SweepError> {
-        code.clone_into(&mut self.origin.also);
-        self.addresses.clear();
-        self.find_addresses()?;
+        self = self.also(code.to_owned());
+        self.check_all()?;
         Ok(self)
     }
 
-    fn find_addresses(&mut self) -> Result<(), SweepError> {
+    /// The same with code whose cells are not asked for yet.
+    pub(super) fn also(mut self, code: String) -> Self {
+        self.origin.also = code;
+        self
+    }
+
+    /// Looks at every combination: whether it can run, what it costs, and what its cells are kept under.
+    fn check_all(&mut self) -> Result<(), SweepError> {
+        self.addresses.clear();
+        self.costs.clear();
         for combination in 0..self.combinations.len() {
             let scenario = self.scenario(combination)?;
             self.fastest = self.fastest.max(scenario.bottleneck.rate);
+            self.costs.push(if self.file.world.is_virtual() {
+                FIXED_COST + Cost::of(&scenario).packets as u64
+            } else {
+                scenario.end().as_nanos()
+            });
+            let folder = self.file.texts.folder();
+            self.traces.extend(scenario.traces().map(|trace| folder.join(trace.path())));
             let described = self.origin.describe(&scenario);
             let addresses = (0..self.file.repeat).map(|run| engine::address(&described, run));
             self.addresses.extend(addresses);
@@ -159,11 +194,11 @@ impl Sweep {
         values.chain([format!("run {run}")]).collect::<Vec<_>>().join(", ")
     }
 
-    /// How many cells have a result in `out`.
-    pub fn done(&self, out: &Path) -> usize {
-        let store = Store::new(out);
-        let is_there = |address: &&Address| matches!(store.read::<Measured>(address), Kept::Whole(_));
-        self.addresses.iter().filter(is_there).count()
+    /// How many of these cells have a result in `out`, or in one of the others.
+    pub fn done(&self, cells: &[usize], out: &Path, others: &[PathBuf]) -> usize {
+        let store = Store::with(out, others);
+        let is_there = |cell: &&usize| matches!(store.read::<Measured>(self.address(**cell)), Kept::Whole(_));
+        cells.iter().filter(is_there).count()
     }
 
     pub(super) fn axes(&self) -> &[Axis] {
@@ -172,6 +207,19 @@ impl Sweep {
 
     pub(super) fn text(&self) -> &str {
         &self.file.texts.sweep
+    }
+
+    pub(super) fn texts(&self) -> &Texts {
+        &self.file.texts
+    }
+
+    pub(super) fn traces(&self) -> &BTreeSet<PathBuf> {
+        &self.traces
+    }
+
+    /// What a cell is expected to cost, beside others.
+    pub(super) fn cost(&self, cell: usize) -> u64 {
+        self.costs[self.cell(cell).combination]
     }
 
     pub(super) fn origin(&self) -> &Origin {
@@ -259,7 +307,7 @@ pub fn scenario_with(
         // It is the sweep that has a name, and no result depends on it.
         scenario.name.clear();
         let checked = scenario
-            .complete(texts.folder())
+            .complete_by(texts.folder(), &|path| texts.files.trace(path))
             .and_then(|()| scenario.check())
             .and_then(|()| check(&scenario, world, large));
         let wrong = checked.err();
@@ -307,229 +355,5 @@ fn places(axes: &[Axis], number: usize) -> Vec<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
-    use super::super::{MOST_CELLS, Sweep, SweepError};
-
-    const SCENARIO: &str = r#"
-[bottleneck]
-rate = "10mbit"
-rtt = "20ms"
-qdisc = "codel ecn limit 100p"
-[[flow]]
-name = "bulk.1"
-stack = "tcp"
-controller = "cubic"
-bytes = "1mb"
-[[flow]]
-stack = "udp"
-rate = "1mbit"
-"#;
-
-    /// A sweep over SCENARIO, which stands in a file of its own.
-    fn load(text: &str, most: u64) -> Result<Sweep, SweepError> {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("base.toml"), SCENARIO).unwrap();
-        let path = folder.path().join("s.toml");
-        std::fs::write(&path, format!("scenario = \"base.toml\"\n{text}")).unwrap();
-        Sweep::load(&path, most, false)
-    }
-
-    fn error(text: &str) -> String {
-        match load(text, MOST_CELLS) {
-            Ok(_) => panic!("{text} is no error"),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn values_come_where_their_keys_lead() {
-        let sweep = load(
-            r#"
-[sweep]
-flow."bulk.1".controller = ["reno"]
-"flow.1.rate" = ["2mbit"]
-"bottleneck.qdisc.target" = ["2ms"]
-"measure.timeout" = ["9s"]
-law.spin_debounce = [3]
-seed = [7]
-"#,
-            MOST_CELLS,
-        )
-        .unwrap();
-        let scenario = sweep.scenario(0).unwrap();
-        assert_eq!(scenario.flows[0].controller, "reno");
-        assert_eq!(scenario.flows[1].rate.unwrap().bits_per_sec(), 2_000_000);
-        assert_eq!(scenario.bottleneck.qdisc, "codel ecn limit 100p target 2ms".parse().unwrap());
-        assert_eq!((scenario.measure.timeout.as_nanos(), scenario.seed), (9_000_000_000, 7));
-        assert_eq!(scenario.law_params().unwrap().spin_debounce, 3);
-        assert_eq!(scenario.flows[0].name, "bulk.1", "what is not swept stays");
-    }
-
-    #[test]
-    fn a_key_of_a_queue_that_is_swept_itself_goes_into_each() {
-        let text = r#"
-[sweep]
-"bottleneck.qdisc" = ["codel", { kind = "codel", ecn = true }]
-"bottleneck.qdisc.limit" = { from = "1bdp", to = "2bdp", factor = 2 }
-"#;
-        let sweep = load(text, MOST_CELLS).unwrap();
-        let queues: Vec<_> = (0..sweep.combinations())
-            .map(|number| sweep.scenario(number).unwrap().bottleneck.qdisc)
-            .collect();
-        let expected =
-            ["codel limit 1bdp", "codel limit 2bdp", "codel ecn limit 1bdp", "codel ecn limit 2bdp"];
-        assert_eq!(queues, expected.map(|words| words.parse().unwrap()));
-    }
-
-    #[test]
-    fn what_is_excluded_does_not_run() {
-        let axes = "[sweep]\n\"bottleneck.rtt\" = [\"5ms\", \"10ms\"]\n\"flow.0.controller\" = [\"reno\", \"cubic\"]\n";
-        let all = |text: &str| {
-            let sweep = load(&format!("{axes}{text}"), MOST_CELLS).unwrap();
-            (0..sweep.cells()).map(|cell| sweep.describe(cell)).collect::<Vec<_>>()
-        };
-        assert_eq!(all("").len(), 4);
-        let left = all("[[exclude]]\n\"bottleneck.rtt\" = \"5000us\"\n\"flow.0.controller\" = \"cubic\"\n");
-        assert_eq!(left.len(), 3);
-        assert!(
-            !left.contains(&"bottleneck.rtt = 5ms, flow.0.controller = cubic, run 0".to_owned()),
-            "{left:?}"
-        );
-        assert_eq!(all("[[exclude]]\n\"bottleneck.rtt\" = [\"5ms\"]\n[[exclude]]\n\"flow.0.controller\" = \"cubic\"\n").len(), 1);
-        let message = error(&format!("{axes}[exclude]\n\"bottleneck.rtt\" = [\"5ms\", \"10ms\"]\n"));
-        assert!(message.contains("leaves nothing"), "{message}");
-    }
-
-    #[test]
-    fn errors_have_file_line_and_remedy() {
-        for (text, says) in [
-            ("[sweep]\n\"bottleneck.rat\" = [\"1mbit\"]", ["s.toml: line 3: ", "did you mean `rate`?"]),
-            (
-                "[sweep]\n\n\"bottleneck.rate\" = [\"1mbit\",\n \"0mbit\"]",
-                ["s.toml: line 5: ", "is missing or 0"],
-            ),
-            ("[sweep]\n\"bottleneck.rate\" = [\"1mbits\"]", ["s.toml: line 3: ", "unknown unit"]),
-            ("[sweep]\n\"bottleneck.rate\" = [\"5ms\"]", ["s.toml: line 3: ", "is not a rate"]),
-            ("[sweep]\n\"bottleneck.rate\" = \"5ms\"", ["s.toml: line 3: ", "give a list"]),
-            ("[sweep]\n\"bottleneck.rate.x\" = [\"5ms\"]", ["s.toml: line 3: ", "no keys"]),
-            ("[sweep]\n\"bottleneck.rate\" = []", ["s.toml: line 3: ", "at least one"]),
-            ("[sweep]\n\"bottleneck.rate\" = [\"1mbit\", \"1mbit\"]", ["s.toml: line 3: ", "twice"]),
-            ("[sweep]\n\"flow.0.controller\" = [\"cubik\"]", ["s.toml: line 3: ", "did you mean 'cubic'"]),
-            ("[sweep]\n\"flow.bulk.controller\" = [\"reno\"]", ["s.toml: line 3: ", "`flow.bulk.1`"]),
-            ("[sweep]\n\"flow.2.controller\" = [\"reno\"]", ["s.toml: line 3: ", "from flow.0 to flow.1"]),
-            (
-                "[sweep]\n\"bottleneck.qdisc.limit\" = [\"2p\",\n\"0.01bdp\"]",
-                ["s.toml: line 4: ", "bottleneck.qdisc: limit"],
-            ),
-            ("[sweep]\n\"bottleneck.qdisc.targett\" = [\"2ms\"]", ["s.toml: line 3: ", "target"]),
-            ("[sweep]\nlaw.spin_debonce = [3]", ["s.toml: line 3: ", "did you mean `spin_debounce`?"]),
-            ("repeat = 0", ["s.toml: line 2: ", "from 1"]),
-            ("world = \"simm\"", ["s.toml: line 2: ", "did you mean \"sim\"?"]),
-            ("repaet = 3", ["s.toml: line 2: ", "did you mean `repeat`?"]),
-            ("[sweep]\nrepeat = 3", ["s.toml: line 3: ", "above [sweep]"]),
-            (
-                "[[zip]]\n\"seed\" = [1, 2]\n\"bottleneck.rtt\" = [\"1ms\"]",
-                ["s.toml: line 4: ", "equally many"],
-            ),
-            ("[sweep]\n\"seed\" = [1, 2]\n[[zip]]\n\"seed\" = [3]", ["s.toml: line 5: ", "line 3 already"]),
-            (
-                "[sweep]\n\"seed\" = { from = 1, to = 1000000000, step = 1 }",
-                ["s.toml: line 3: ", "--max-cells"],
-            ),
-            (
-                "repeat = 1000000\n[sweep]\n\"seed\" = { from = 1, to = 1000, step = 1 }",
-                ["s.toml: line 3: ", "make 1000000000 cells"],
-            ),
-            ("[sweep]\n\"seed\" = [1]\n[[exclude]]\n\"seed\" = 2", ["s.toml: line 5: ", "never is 2"]),
-            (
-                "[sweep]\n\"seed\" = [1]\n[[exclude]]\n\"sed\" = 1",
-                ["s.toml: line 5: ", "did you mean \"seed\""],
-            ),
-            ("[sweep]\n\"measure.pcap\" = [true]", ["s.toml: line 3: ", "weir run --pcap"]),
-            ("[sweep]\n\"flow.0.path\" = [[\"core\"]]", ["s.toml: line 3: ", "takes a list"]),
-            ("world = \"emu\"\n[sweep]\n\"flow.0.gso\" = [4]", ["s.toml: line 4: ", "--on sim"]),
-            ("[sweep]\n\"flow.0.bytes\" = [\"0b\"]", ["s.toml: line 3: ", "at least 1 byte"]),
-            ("[sweep\n", ["s.toml: line 2: ", "]"]),
-        ] {
-            let message = error(text);
-            for says in says {
-                assert!(message.contains(says), "{text}\n{message}");
-            }
-        }
-    }
-
-    #[test]
-    fn an_error_of_the_scenario_has_the_line_of_its_file() {
-        let folder = tempfile::tempdir().unwrap();
-        for (from, to, says) in [
-            ("\"10mbit\"", "\"0mbit\"", "base.toml: line 3: bottleneck.rate"),
-            ("limit 100p", "limit 0p", "base.toml: line 5: bottleneck.qdisc"),
-            ("\"cubic\"", "\"cubik\"", "base.toml: line 9: flow 1 ('bulk.1'): controller"),
-            ("stack = \"udp\"", "stak = \"udp\"", "base.toml: line 12: "),
-            ("[bottleneck]", "[bottleneck", "base.toml: line 2: "),
-        ] {
-            std::fs::write(folder.path().join("base.toml"), SCENARIO.replacen(from, to, 1)).unwrap();
-            let path = folder.path().join("s.toml");
-            std::fs::write(&path, "scenario = \"base.toml\"\n[sweep]\n\"seed\" = [1]\n").unwrap();
-            let message = Sweep::load(&path, MOST_CELLS, false).err().unwrap().to_string();
-            assert!(message.contains(says), "{says}: {message}");
-        }
-        std::fs::remove_file(folder.path().join("base.toml")).unwrap();
-        let message =
-            Sweep::load(&folder.path().join("s.toml"), MOST_CELLS, false).err().unwrap().to_string();
-        assert!(message.contains("cannot read") && message.contains("base.toml"), "{message}");
-    }
-
-    #[test]
-    fn the_examples_can_run() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sweeps");
-        let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-        assert!(!files.is_empty());
-        for file in files {
-            Sweep::load(&file, MOST_CELLS, false).unwrap();
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        /// Products and zips: every combination once, the last axis fastest, zipped keys together.
-        #[test]
-        fn every_combination_comes_once(rtts in 1u64..5, seeds in 1u64..5, zipped in 1u64..5, repeat in 1u64..4, zip_first: bool) {
-            let list = |count: u64, value: &dyn Fn(u64) -> String| (1..=count).map(value).collect::<Vec<_>>().join(", ");
-            let sweep = format!(
-                "[sweep]\n\"bottleneck.rtt\" = [{}]\n\"seed\" = [{}]\n",
-                list(rtts, &|at| format!("\"{at}ms\"")),
-                list(seeds, &|at| at.to_string()),
-            );
-            let zip = format!(
-                "[[zip]]\n\"bottleneck.rate\" = [{}]\n\"flow.1.count\" = [{}]\n",
-                list(zipped, &|at| format!("\"{at}mbit\"")),
-                list(zipped, &|at| at.to_string()),
-            );
-            let text = if zip_first { format!("repeat = {repeat}\n{zip}{sweep}") } else { format!("repeat = {repeat}\n{sweep}{zip}") };
-            let sweep = load(&text, MOST_CELLS).unwrap();
-            prop_assert_eq!(sweep.cells() as u64, rtts * seeds * zipped * repeat);
-            let mut addresses = BTreeSet::new();
-            let mut seen = Vec::new();
-            for cell in 0..sweep.cells() {
-                prop_assert!(addresses.insert(*sweep.address(cell)), "two cells with one address");
-                let place = sweep.cell(cell);
-                let scenario = sweep.scenario(place.combination).unwrap();
-                let rate = scenario.bottleneck.rate.bits_per_sec() / 1_000_000;
-                prop_assert_eq!(rate, u64::from(scenario.flows[1].count), "the zip is apart");
-                let rtt = scenario.bottleneck.rtt.as_nanos() / 1_000_000;
-                let order = if zip_first { [rate, rtt, scenario.seed] } else { [rtt, scenario.seed, rate] };
-                seen.push((order, place.run));
-            }
-            let mut sorted = seen.clone();
-            sorted.sort_unstable();
-            sorted.dedup();
-            prop_assert_eq!(seen, sorted);
-        }
-    }
-}
+#[path = "plan_tests.rs"]
+mod tests;

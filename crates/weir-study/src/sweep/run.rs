@@ -1,14 +1,17 @@
 //! Makes a sweep: its cells by the engine, then tables and page.
 
 use std::borrow::Cow;
+use std::path::Path;
 
+use serde::Serialize;
 use weir_core::Rate;
 use weir_report::result::RunResult;
 use weir_world::RunOptions;
 
 use super::record::Measured;
-use super::{Sweep, SweepError, SweepResult, tables};
-use crate::engine::{self, Address, Job, Options, Origin, Store, Study};
+use super::shard::Shard;
+use super::{FailedCell, Missing, Sweep, SweepError, SweepResult, tables};
+use crate::engine::{self, Address, Job, Kept, Made, Options, Origin, Outcome, Store, Study};
 
 /// Makes a sweep: runs the cells that have no result in the folder yet, then writes tables and page there. A cell that
 /// fails, also by a panic, is no error: its rows say so. When stopped, what has ended is kept and written, and the same
@@ -19,39 +22,138 @@ use crate::engine::{self, Address, Job, Options, Origin, Store, Study};
 /// # Errors
 /// If more jobs are asked for than fit on the real clock, or results cannot be written.
 pub fn run(sweep: &Sweep, options: &Options, command: &str) -> Result<SweepResult, SweepError> {
-    let run = RunOptions { large: sweep.is_large(), ..options.run.clone() };
-    let store = Store::new(&options.out);
-    let made = engine::run(&Cells(sweep), &store, &Options { run, ..options.clone() })?;
-    tables::write(sweep, &store, &options.out, command, made)
+    let made = run_cells(&Cells::all(sweep), options)?;
+    tables::write(sweep, &Store::new(&options.out), &options.out, command, made)
 }
 
-/// The cells of a sweep as jobs.
-struct Cells<'a>(&'a Sweep);
+/// What came of a shard.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShardResult {
+    /// What the sweep is called.
+    pub name: String,
+    /// The version of Weir.
+    pub version: String,
+    /// Which shard, as `I/N`.
+    pub shard: String,
+    /// Cells of the shard, and of the sweep.
+    pub cells: usize,
+    /// Cells of the sweep.
+    pub of_cells: usize,
+    /// Cells of the shard that have no result: it was interrupted.
+    pub missing_cells: usize,
+    /// Its cells that failed, by number and with the reason.
+    pub failed_cells: Vec<FailedCell>,
+    /// Its cells whose results are doubtful.
+    pub doubtful_cells: usize,
+    /// Cells that had their result from an earlier command.
+    #[serde(skip)]
+    pub reused: usize,
+    /// Cells whose stored result was not as it had been written, and that ran again.
+    #[serde(skip)]
+    pub damaged: usize,
+}
+
+/// Runs the cells of a shard that have no result in the folder yet, as [`run`] does, and writes no tables: other shards
+/// may be at work in the same folder.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_shard(sweep: &Sweep, shard: Shard, options: &Options) -> Result<ShardResult, SweepError> {
+    let cells = Cells { sweep, only: Some(sweep.shard(shard)) };
+    let Made { reused, damaged } = run_cells(&cells, options)?;
+    let store = Store::new(&options.out);
+    store.create()?;
+    let (mut failed_cells, mut missing_cells, mut doubtful_cells) = (Vec::new(), 0, 0);
+    for cell in (0..cells.count()).map(|index| cells.cell(index)) {
+        match store.read::<Measured>(sweep.address(cell)) {
+            Kept::Whole(Outcome::Measured(measured)) => {
+                doubtful_cells += usize::from(!measured.warnings.is_empty());
+            }
+            Kept::Whole(Outcome::Failed(error)) => {
+                failed_cells.push(FailedCell { cell, what: sweep.describe(cell), error });
+            }
+            Kept::Nothing | Kept::Damaged => missing_cells += 1,
+        }
+    }
+    Ok(ShardResult {
+        name: sweep.name().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        shard: shard.to_string(),
+        cells: cells.count(),
+        of_cells: sweep.cells(),
+        missing_cells,
+        failed_cells,
+        doubtful_cells,
+        reused,
+        damaged,
+    })
+}
+
+/// Writes tables and page from the cells that have a result in `out`, whoever has run them: `made` says how many an
+/// earlier command had, and how many were damaged.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn write(
+    sweep: &Sweep,
+    out: &Path,
+    command: &str,
+    Missing { reused, damaged, .. }: &Missing,
+) -> Result<SweepResult, SweepError> {
+    let made = Made { reused: *reused, damaged: *damaged };
+    tables::write(sweep, &Store::new(out), out, command, made)
+}
+
+fn run_cells(cells: &Cells<'_>, options: &Options) -> Result<Made, SweepError> {
+    let run = RunOptions { large: cells.sweep.is_large(), ..options.run.clone() };
+    engine::run(cells, &Store::new(&options.out), &Options { run, ..options.clone() })
+}
+
+/// A cell as a job.
+pub(super) fn job(sweep: &Sweep, cell: usize) -> Result<Job, SweepError> {
+    let place = sweep.cell(cell);
+    let scenario = sweep.scenario(place.combination)?;
+    Ok(Job { name: sweep.describe(cell), scenario, run: place.run })
+}
+
+/// The cells of a sweep, or some of them, as jobs.
+pub(super) struct Cells<'a> {
+    sweep: &'a Sweep,
+    only: Option<Vec<usize>>,
+}
+
+impl<'a> Cells<'a> {
+    pub(super) fn all(sweep: &'a Sweep) -> Self {
+        Self { sweep, only: None }
+    }
+
+    fn cell(&self, index: usize) -> usize {
+        self.only.as_ref().map_or(index, |only| only[index])
+    }
+}
 
 impl Study for Cells<'_> {
     type Kept = Measured;
     type Error = SweepError;
 
     fn origin(&self) -> &Origin {
-        self.0.origin()
+        self.sweep.origin()
     }
 
     fn count(&self) -> usize {
-        self.0.cells()
+        self.only.as_ref().map_or(self.sweep.cells(), Vec::len)
     }
 
     fn address(&self, index: usize) -> &Address {
-        self.0.address(index)
+        self.sweep.address(self.cell(index))
     }
 
     fn fastest(&self) -> Rate {
-        self.0.fastest()
+        self.sweep.fastest()
     }
 
     fn job(&self, index: usize) -> Result<Cow<'_, Job>, SweepError> {
-        let place = self.0.cell(index);
-        let scenario = self.0.scenario(place.combination)?;
-        Ok(Cow::Owned(Job { name: self.0.describe(index), scenario, run: place.run }))
+        job(self.sweep, self.cell(index)).map(Cow::Owned)
     }
 
     fn keep(&self, _: usize, job: &Job, result: RunResult) -> Result<Measured, SweepError> {
@@ -65,191 +167,5 @@ impl Study for Cells<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-    use weir_report::result::RunResult;
-    use weir_scenario::{Refusal, Scenario};
-    use weir_world::{Clock, RunError, RunOptions, SIM, World};
-
-    use super::super::{MOST_CELLS, Sweep, SweepResult};
-    use super::run;
-    use crate::{Foreign, Options};
-
-    const SWEEP: &str = r#"
-[sweep]
-bottleneck.rate = ["2mbit", "5mbit"]
-flow.0.controller = ["reno", "cubic", "bbr"]
-[scenario.bottleneck]
-rate = "1mbit"
-rtt = "10ms"
-qdisc = "pfifo limit 20p"
-[[scenario.flow]]
-stack = "tcp"
-controller = "reno"
-duration = "300ms"
-"#;
-
-    /// World `sim`, in which some cells come to nothing unless `is_sound`. It counts what it runs.
-    struct Faulty {
-        is_sound: bool,
-        runs: AtomicUsize,
-    }
-
-    impl World for Faulty {
-        fn name(&self) -> &'static str {
-            SIM.name()
-        }
-
-        fn clock(&self) -> Clock {
-            SIM.clock()
-        }
-
-        fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
-            SIM.check(scenario)
-        }
-
-        fn run(&self, scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
-            self.runs.fetch_add(1, Ordering::Relaxed);
-            let controller = scenario.flows[0].controller.as_str();
-            match (controller, scenario.bottleneck.rate.bits_per_sec()) {
-                ("cubic", 5_000_000) if !self.is_sound => panic!("the window is {}", "gone"),
-                ("reno", 5_000_000) if !self.is_sound => {
-                    std::panic::panic_any(Foreign("a rule of one's own failed".to_owned()))
-                }
-                ("bbr", 2_000_000) if !self.is_sound => Err(RunError::Scenario("no namespace".to_owned())),
-                _ => SIM.run(scenario, options),
-            }
-        }
-    }
-
-    fn faulty(is_sound: bool) -> &'static Faulty {
-        Box::leak(Box::new(Faulty { is_sound, runs: AtomicUsize::new(0) }))
-    }
-
-    fn make(
-        folder: &std::path::Path,
-        text: &str,
-        retry: bool,
-        world: Option<&'static Faulty>,
-    ) -> SweepResult {
-        let path = folder.join("s.toml");
-        fs::write(&path, text).unwrap();
-        let sweep = Sweep::load(&path, MOST_CELLS, false).unwrap();
-        let sweep = match world {
-            Some(world) => sweep.in_world(world),
-            None => sweep,
-        };
-        let stop = AtomicBool::new(false);
-        let options = Options {
-            jobs: Some(2),
-            retry_failed: retry,
-            ..Options::new(folder.join("out"), RunOptions::new(&stop))
-        };
-        run(&sweep, &options, "test").unwrap()
-    }
-
-    #[test]
-    fn a_workload_has_a_row_behind_the_flows() {
-        let folder = tempfile::tempdir().unwrap();
-        let workload = "[[scenario.workload]]\nname = \"web\"\nkind = \"requests\"\nstack = \"tcp\"\n\
-            controller = \"cubic\"\nsize = \"20kb\"\nthink = \"10ms\"\nrequests = 5\n";
-        make(folder.path(), &format!("{SWEEP}{workload}"), false, None);
-        let table = fs::read_to_string(folder.path().join("out/sweep.csv")).unwrap();
-        let mut rows = csv::Reader::from_reader(table.as_bytes());
-        let names = rows.headers().unwrap().clone();
-        let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
-        let of = |row: usize, name: &str| {
-            let place = names.iter().position(|known| known == name).unwrap();
-            rows[row].get(place).unwrap().to_owned()
-        };
-        assert_eq!(rows.len(), 12, "six cells of a flow and a workload each");
-        assert_eq!([of(0, "workload"), of(0, "requests"), of(1, "fct_s")], ["", "", ""]);
-        assert_eq!(
-            ["flow", "workload", "flow_index", "requests", "completed_requests", "received_bytes"]
-                .map(|name| of(1, name)),
-            ["web", "requests", "0", "5", "5", "102400"]
-        );
-        let median: f64 = of(1, "response_p50_s").parse().unwrap();
-        assert!(median > 0.01, "a round trip of 10 ms at least: {median}");
-        assert_eq!(of(0, "link_departed_packets"), of(1, "link_departed_packets"));
-    }
-
-    #[test]
-    fn a_failed_cell_is_recorded_and_the_rest_finished() {
-        let folder = tempfile::tempdir().unwrap();
-        let result = make(folder.path(), SWEEP, false, Some(faulty(false)));
-        let failed: Vec<(usize, &str)> =
-            result.meta.failed_cells.iter().map(|cell| (cell.cell, cell.error.as_str())).collect();
-        assert_eq!(
-            failed,
-            [
-                (2, "no namespace"),
-                (3, "a rule of one's own failed"),
-                (4, "panicked: the window is gone; this is a fault of weir")
-            ]
-        );
-        assert_eq!(
-            result.meta.failed_cells[2].what,
-            "bottleneck.rate = 5mbit, flow.0.controller = cubic, run 0"
-        );
-        assert_eq!((result.meta.cells, result.meta.missing_cells, result.reused), (6, 0, 0));
-        let table = fs::read_to_string(folder.path().join("out/sweep.csv")).unwrap();
-        let rows: Vec<&str> = table.lines().skip(1).collect();
-        assert_eq!(rows.len(), 6);
-        assert!(
-            rows[2].starts_with("2,2000000,bbr,0,,,") && rows[2].ends_with(",no namespace"),
-            "{}",
-            rows[2]
-        );
-
-        // What failed is not run again, unless that is asked for.
-        let sound = faulty(true);
-        let again = make(folder.path(), SWEEP, false, Some(sound));
-        let runs = || sound.runs.load(Ordering::Relaxed);
-        assert_eq!((again.meta.failed_cells.len(), again.reused, runs()), (3, 6, 0));
-        let again = make(folder.path(), SWEEP, true, Some(sound));
-        assert_eq!((again.meta.failed_cells.len(), again.reused, runs()), (0, 3, 3));
-    }
-
-    #[test]
-    fn values_that_mean_the_same_run_once_at_a_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let axis = "bottleneck.qdisc = [\"pfifo limit 20p\", \"bfifo limit 20p\"]\n";
-        let world = faulty(true);
-        let same = SWEEP.replacen("[sweep]\n", &format!("[sweep]\n{axis}"), 1).replace("bfifo", "pfifo  ");
-        let result = make(folder.path(), &same, false, Some(world));
-        assert_eq!((result.meta.cells, result.meta.missing_cells), (12, 0));
-        assert_eq!(world.runs.load(Ordering::Relaxed), 6);
-    }
-
-    #[test]
-    fn a_changed_range_keeps_the_cells_that_it_shares() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(make(folder.path(), SWEEP, false, None).reused, 0);
-        let wider = SWEEP.replace("[\"2mbit\"", "[\"3mbit\", \"2mbit\"");
-        let result = make(folder.path(), &wider, false, None);
-        assert_eq!((result.meta.cells, result.reused), (9, 6));
-        // The same value in another unit is the same cell.
-        let other = SWEEP.replace("\"2mbit\", \"5mbit\"", "\"2000kbit\"");
-        assert_eq!(make(folder.path(), &other, false, None).reused, 3);
-        let seed = SWEEP.replace("[scenario.bottleneck]", "[scenario]\nseed = 2\n[scenario.bottleneck]");
-        assert_eq!(make(folder.path(), &seed, false, None).reused, 0);
-    }
-
-    #[test]
-    fn a_cell_that_was_cut_off_is_run_again() {
-        let folder = tempfile::tempdir().unwrap();
-        make(folder.path(), SWEEP, false, None);
-        let table = |name: &str| fs::read(folder.path().join("out").join(name)).unwrap();
-        let before = (table("sweep.csv"), table("sweep.parquet"));
-        let cells = folder.path().join("out/cells");
-        let file = fs::read_dir(&cells).unwrap().flat_map(|dir| fs::read_dir(dir.unwrap().path()).unwrap());
-        let file = file.map(|file| file.unwrap().path()).min().unwrap();
-        let text = fs::read(&file).unwrap();
-        fs::write(&file, &text[..text.len() / 2]).unwrap();
-        assert_eq!(make(folder.path(), SWEEP, false, None).reused, 5);
-        assert!((table("sweep.csv"), table("sweep.parquet")) == before, "the tables differ");
-    }
-}
+#[path = "run_tests.rs"]
+mod tests;

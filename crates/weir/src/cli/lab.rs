@@ -28,6 +28,10 @@ pub(crate) enum LabCommand {
       runs every combination; sweep.csv and sweep.parquet have a row per run and flow, sweep.html the plots
   weir sweep examples/sweeps/coexistence.toml --dry-run
       checks every cell and says how many there are and how many have a result
+  weir sweep examples/sweeps/coexistence.toml --shard 2/4 --out results/part-2
+      runs a quarter of the cells; once all four are there,
+  weir sweep examples/sweeps/coexistence.toml --out results/coexistence --take results/part-*
+      makes the table of all of them
   The same command goes on where it was stopped; after a change of the file it runs only what is new.")]
     Sweep(SweepArgs),
 

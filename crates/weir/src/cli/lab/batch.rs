@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use weir_study::sweep::Shard;
 
 use super::World;
 
@@ -74,6 +75,12 @@ pub(crate) struct SweepArgs {
     /// Where cells, tables and page go [default: results/NAME].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Run only shard I of N, all of which cost about the same: it keeps its cells and makes no table.
+    #[arg(long, value_name = "I/N")]
+    pub(crate) shard: Option<Shard>,
+    /// Take results from these folders first, such as the --out of shards.
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with = "shard")]
+    pub(crate) take: Vec<PathBuf>,
     /// How many cells run at the same time [default: one per processor; on real packets as many as fit by rate, which
     /// is also the most].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -1,0 +1,176 @@
+//! What comes of cells that run, fail or are there already.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use weir_report::result::RunResult;
+use weir_scenario::{Refusal, Scenario};
+use weir_world::{Clock, RunError, RunOptions, SIM, World};
+
+use super::super::{MOST_CELLS, Sweep, SweepResult};
+use super::run;
+use crate::{Foreign, Options};
+
+const SWEEP: &str = r#"
+[sweep]
+bottleneck.rate = ["2mbit", "5mbit"]
+flow.0.controller = ["reno", "cubic", "bbr"]
+[scenario.bottleneck]
+rate = "1mbit"
+rtt = "10ms"
+qdisc = "pfifo limit 20p"
+[[scenario.flow]]
+stack = "tcp"
+controller = "reno"
+duration = "300ms"
+"#;
+
+/// World `sim`, in which some cells come to nothing unless `is_sound`. It counts what it runs.
+struct Faulty {
+    is_sound: bool,
+    runs: AtomicUsize,
+}
+
+impl World for Faulty {
+    fn name(&self) -> &'static str {
+        SIM.name()
+    }
+
+    fn clock(&self) -> Clock {
+        SIM.clock()
+    }
+
+    fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
+        SIM.check(scenario)
+    }
+
+    fn run(&self, scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let controller = scenario.flows[0].controller.as_str();
+        match (controller, scenario.bottleneck.rate.bits_per_sec()) {
+            ("cubic", 5_000_000) if !self.is_sound => panic!("the window is {}", "gone"),
+            ("reno", 5_000_000) if !self.is_sound => {
+                std::panic::panic_any(Foreign("a rule of one's own failed".to_owned()))
+            }
+            ("bbr", 2_000_000) if !self.is_sound => Err(RunError::Scenario("no namespace".to_owned())),
+            _ => SIM.run(scenario, options),
+        }
+    }
+}
+
+fn faulty(is_sound: bool) -> &'static Faulty {
+    Box::leak(Box::new(Faulty { is_sound, runs: AtomicUsize::new(0) }))
+}
+
+fn make(folder: &std::path::Path, text: &str, retry: bool, world: Option<&'static Faulty>) -> SweepResult {
+    let path = folder.join("s.toml");
+    fs::write(&path, text).unwrap();
+    let sweep = Sweep::load(&path, MOST_CELLS, false).unwrap();
+    let sweep = match world {
+        Some(world) => sweep.in_world(world),
+        None => sweep,
+    };
+    let stop = AtomicBool::new(false);
+    let options = Options {
+        jobs: Some(2),
+        retry_failed: retry,
+        ..Options::new(folder.join("out"), RunOptions::new(&stop))
+    };
+    run(&sweep, &options, "test").unwrap()
+}
+
+#[test]
+fn a_workload_has_a_row_behind_the_flows() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = "[[scenario.workload]]\nname = \"web\"\nkind = \"requests\"\nstack = \"tcp\"\n\
+        controller = \"cubic\"\nsize = \"20kb\"\nthink = \"10ms\"\nrequests = 5\n";
+    make(folder.path(), &format!("{SWEEP}{workload}"), false, None);
+    let table = fs::read_to_string(folder.path().join("out/sweep.csv")).unwrap();
+    let mut rows = csv::Reader::from_reader(table.as_bytes());
+    let names = rows.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
+    let of = |row: usize, name: &str| {
+        let place = names.iter().position(|known| known == name).unwrap();
+        rows[row].get(place).unwrap().to_owned()
+    };
+    assert_eq!(rows.len(), 12, "six cells of a flow and a workload each");
+    assert_eq!([of(0, "workload"), of(0, "requests"), of(1, "fct_s")], ["", "", ""]);
+    assert_eq!(
+        ["flow", "workload", "flow_index", "requests", "completed_requests", "received_bytes"]
+            .map(|name| of(1, name)),
+        ["web", "requests", "0", "5", "5", "102400"]
+    );
+    let median: f64 = of(1, "response_p50_s").parse().unwrap();
+    assert!(median > 0.01, "a round trip of 10 ms at least: {median}");
+    assert_eq!(of(0, "link_departed_packets"), of(1, "link_departed_packets"));
+}
+
+#[test]
+fn a_failed_cell_is_recorded_and_the_rest_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = make(folder.path(), SWEEP, false, Some(faulty(false)));
+    let failed: Vec<(usize, &str)> =
+        result.meta.failed_cells.iter().map(|cell| (cell.cell, cell.error.as_str())).collect();
+    assert_eq!(
+        failed,
+        [
+            (2, "no namespace"),
+            (3, "a rule of one's own failed"),
+            (4, "panicked: the window is gone; this is a fault of weir")
+        ]
+    );
+    assert_eq!(result.meta.failed_cells[2].what, "bottleneck.rate = 5mbit, flow.0.controller = cubic, run 0");
+    assert_eq!((result.meta.cells, result.meta.missing_cells, result.reused), (6, 0, 0));
+    let table = fs::read_to_string(folder.path().join("out/sweep.csv")).unwrap();
+    let rows: Vec<&str> = table.lines().skip(1).collect();
+    assert_eq!(rows.len(), 6);
+    assert!(rows[2].starts_with("2,2000000,bbr,0,,,") && rows[2].ends_with(",no namespace"), "{}", rows[2]);
+
+    // What failed is not run again, unless that is asked for.
+    let sound = faulty(true);
+    let again = make(folder.path(), SWEEP, false, Some(sound));
+    let runs = || sound.runs.load(Ordering::Relaxed);
+    assert_eq!((again.meta.failed_cells.len(), again.reused, runs()), (3, 6, 0));
+    let again = make(folder.path(), SWEEP, true, Some(sound));
+    assert_eq!((again.meta.failed_cells.len(), again.reused, runs()), (0, 3, 3));
+}
+
+#[test]
+fn values_that_mean_the_same_run_once_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let axis = "bottleneck.qdisc = [\"pfifo limit 20p\", \"bfifo limit 20p\"]\n";
+    let world = faulty(true);
+    let same = SWEEP.replacen("[sweep]\n", &format!("[sweep]\n{axis}"), 1).replace("bfifo", "pfifo  ");
+    let result = make(folder.path(), &same, false, Some(world));
+    assert_eq!((result.meta.cells, result.meta.missing_cells), (12, 0));
+    assert_eq!(world.runs.load(Ordering::Relaxed), 6);
+}
+
+#[test]
+fn a_changed_range_keeps_the_cells_that_it_shares() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(make(folder.path(), SWEEP, false, None).reused, 0);
+    let wider = SWEEP.replace("[\"2mbit\"", "[\"3mbit\", \"2mbit\"");
+    let result = make(folder.path(), &wider, false, None);
+    assert_eq!((result.meta.cells, result.reused), (9, 6));
+    // The same value in another unit is the same cell.
+    let other = SWEEP.replace("\"2mbit\", \"5mbit\"", "\"2000kbit\"");
+    assert_eq!(make(folder.path(), &other, false, None).reused, 3);
+    let seed = SWEEP.replace("[scenario.bottleneck]", "[scenario]\nseed = 2\n[scenario.bottleneck]");
+    assert_eq!(make(folder.path(), &seed, false, None).reused, 0);
+}
+
+#[test]
+fn a_cell_that_was_cut_off_is_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path(), SWEEP, false, None);
+    let table = |name: &str| fs::read(folder.path().join("out").join(name)).unwrap();
+    let before = (table("sweep.csv"), table("sweep.parquet"));
+    let cells = folder.path().join("out/cells");
+    let file = fs::read_dir(&cells).unwrap().flat_map(|dir| fs::read_dir(dir.unwrap().path()).unwrap());
+    let file = file.map(|file| file.unwrap().path()).min().unwrap();
+    let text = fs::read(&file).unwrap();
+    fs::write(&file, &text[..text.len() / 2]).unwrap();
+    assert_eq!(make(folder.path(), SWEEP, false, None).reused, 5);
+    assert!((table("sweep.csv"), table("sweep.parquet")) == before, "the tables differ");
+}
