@@ -7,9 +7,11 @@
 //! | [`truth`] | what a controller is by construction |
 //! | [`policy`], [`lottery`] | what is asked of a sender, and the queue that asks it |
 //! | [`seen`], [`tally`], [`tables`] | the flows of a run that count, how often the verdict is right, tables of that |
+//! | [`alike`] | whether flows have the same verdicts in two worlds |
 
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod alike;
 pub mod grid;
 pub mod lone;
 pub mod lottery;

@@ -2,10 +2,12 @@
 //! and what it makes of each class.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 use serde::Deserialize;
 use weir_law::Preset;
 use weir_report::result::RunResult;
+use weir_truth::alike::Alike;
 use weir_truth::lone::lone;
 use weir_truth::mix::mix;
 use weir_truth::policy::Policy;
@@ -14,9 +16,8 @@ use weir_truth::seen::{Case, Flow, Seen, mixed, of_run, word};
 use weir_truth::tally::Tally;
 use weir_truth::truth::classes;
 use weir_truth::{grid, tables};
-use weir_world::SIM;
+use weir_world::{RunOptions, SIM, run as run_in};
 
-use super::alike::Alike;
 use crate::figure::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Verdict};
 
 const SETTING: &str = include_str!("../../../figures/law/accuracy/figure.toml");
@@ -118,7 +119,9 @@ impl OfRuns for Accuracy {
         for (run, case) in self.cases(plan).iter().enumerate() {
             let Some(Ok(result)) = known.get(case.name.as_str()) else { continue };
             if plan.world.name() != SIM.name() {
-                alike.compare(case, result, &self.policy);
+                let stop = AtomicBool::new(false);
+                let there = run_in(&case.scenario, &RunOptions { world: SIM, ..RunOptions::new(&stop) });
+                there.iter().for_each(|there| alike.compare(case, result, there, &self.policy));
             }
             flows.extend(of_run(case, result, &self.policy).into_iter().map(|seen| Flow {
                 preset: case.preset,
@@ -131,7 +134,17 @@ impl OfRuns for Accuracy {
         let cells = presets.iter().flat_map(|preset| self.cells(preset, &flows)).collect();
         let tables = tables::all(&presets, &flows);
         let mut statements = self.statements(&flows);
-        statements.extend(alike.statement(self.target.alike));
+        if alike.tally.flows > 0 {
+            let share = alike.tally.percent(alike.tally.right);
+            statements.push(Statement {
+                text: "flows have the verdicts that they have in world sim (there)".to_owned(),
+                paper: format!("at least {} %", self.target.alike),
+                measured: alike.words(),
+                verdict: (share >= self.target.alike).into(),
+                interval: Some(alike.tally.interval(alike.tally.right)),
+                ..Statement::default()
+            });
+        }
         Findings { cells, statements, html: tables::html(&tables), text: tables::text(&tables) }
     }
 }

@@ -2,7 +2,6 @@
 //! of each; and what senders do when they get signals, by which a policy says what an answer is.
 
 mod accuracy;
-mod alike;
 mod asked;
 
 use super::Figure;
