@@ -15,6 +15,7 @@ const COMMANDS: &[&str] = &[
     "down",
     "reload",
     "sweep",
+    "hunt",
     "suite",
     "suite list",
     "suite run",
