@@ -47,10 +47,11 @@ pub fn check_writable(dir: &Path) -> Result<(), OutputError> {
     let nearest = dir.ancestors().map(here).find(|path| path.symlink_metadata().is_ok());
     let probe =
         nearest.unwrap_or_else(|| PathBuf::from(".")).join(format!(".weir.{}.part", std::process::id()));
-    match part::create_anew(&probe).and_then(|_| fs::remove_file(&probe)) {
+    part::create_anew(&probe).map_err(failed)?;
+    match fs::remove_file(&probe) {
         // Another machine, whose process has the same number, has looked at the same time.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        probed => probed.map_err(failed),
+        removed => removed.map_err(failed),
     }
 }
 
