@@ -35,7 +35,7 @@ pub(crate) enum LabCommand {
   The same command goes on where it was stopped; after a change of the file it runs only what is new.")]
     Sweep(SweepArgs),
 
-    /// Search for the scenario in which something does worst, and for the least that shows it.
+    /// Search for the scenario in which something does worst, and shrink it.
     #[command(after_help = "Examples:
   weir hunt examples/hunts/shrew-reno.toml --out results/shrew
       tries candidates on all cores; minimal.toml is what is left of the worst, minimal/report.html its report
