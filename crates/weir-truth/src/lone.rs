@@ -65,7 +65,7 @@ pub fn lone(number: u64, preset: Preset) -> Mix {
     };
     for index in 0..count as usize {
         let mut random = seed.stream(&format!("flow {index}"));
-        // What is asked of unresponsive senders is little here: they find a queue that is theirs.
+        // UDP comes once, below.
         let class = std::iter::repeat_with(|| of.class(&mut random)).find(|class| *class != Class::Udp);
         let class = class.unwrap_or(Class::Aimd);
         mix.scenario.flows.push(of.flow(index, class, &mut random));

@@ -32,11 +32,20 @@ pub(in crate::figure) struct Accuracy {
     about: About,
     presets: Vec<Preset>,
     judged: Preset,
-    mixes: u64,
-    quick: u64,
+    mixes: Mixes,
+    /// Of real packets.
+    real: Mixes,
     target: Target,
     #[serde(skip, default = "Policy::load")]
     policy: Policy,
+}
+
+/// How many mixes there are.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mixes {
+    full: u64,
+    quick: u64,
 }
 
 /// What is asked of the law, in percent unless it says otherwise.
@@ -79,9 +88,10 @@ impl Accuracy {
         let all = match plan.variant.as_str() {
             "grid" => grid::cases(self.judged, word(self.judged), plan.seed, plan.quick),
             variant => {
-                let (mixes, quick) = if variant == "real" { (60, 10) } else { (self.mixes, self.quick) };
-                let count = plan.runs.map_or(if plan.quick { quick } else { mixes }, u64::from);
-                let first = if variant == "fit" { 0 } else { CHECK } + plan.seed.saturating_sub(1) * mixes;
+                let mixes = if variant == "real" { self.real } else { self.mixes };
+                let count = plan.runs.map_or(if plan.quick { mixes.quick } else { mixes.full }, u64::from);
+                let first =
+                    if variant == "fit" { 0 } else { CHECK } + plan.seed.saturating_sub(1) * mixes.full;
                 let draw = match variant {
                     "lone" => lone,
                     "real" => real,
