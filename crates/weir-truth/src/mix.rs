@@ -21,6 +21,8 @@ pub(crate) const MOST_PACKETS: f64 = 250_000.0;
 const LEAST_PACKETS: f64 = 3.0;
 /// What all flows at a constant rate may ask for together, as a share of the link: above it the others starve.
 const MOST_CONSTANT: f64 = 0.85;
+/// Seconds that requests under way at a mix's end have to finish, some of them after several retransmission timeouts.
+const PATIENCE: f64 = 60.0;
 /// Bins of series, which nobody looks at.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -235,7 +237,7 @@ pub(crate) fn scenario(
         links: Vec::new(),
         flows: Vec::new(),
         workloads: Vec::new(),
-        measure: Measure { interval: INTERVAL, timeout: micros(length + 1.0), ..Measure::default() },
+        measure: Measure { interval: INTERVAL, timeout: micros(length + PATIENCE), ..Measure::default() },
     }
 }
 
