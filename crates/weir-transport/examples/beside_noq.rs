@@ -64,7 +64,7 @@ fn main() {
 
 fn show(name: &str, megabytes: usize, took: Took) {
     let (good, busy) = (megabytes as f64 * 8.0 / took.seconds, took.busy * 1000.0 / megabytes as f64);
-    println!("{name:<12} {good:>14.0} {busy:>14.2}");
+    println!("{name:<12} {good:>14.1} {busy:>14.2}");
 }
 
 /// Processor time of this process, in seconds.

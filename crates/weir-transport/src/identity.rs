@@ -19,7 +19,7 @@ use noq_proto::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, ServerConfig,
     SignatureScheme,
 };
-use noq_proto::{EndpointConfig, HashedConnectionIdGenerator};
+use noq_proto::{EndpointConfig, RandomConnectionIdGenerator};
 use ring::digest::{Context, SHA256, digest};
 use ring::hmac;
 
@@ -29,6 +29,9 @@ use crate::Error;
 const ALPN: &[u8] = b"weir-send/1";
 /// The name in certificates that are made here; whoever pins the fingerprint does not look at it.
 const NAME: &str = "weir.invalid";
+/// Bytes of a connection's identifier, which each packet to the receiver carries: enough to tell apart the few
+/// connections that it takes at a time, and to make guessing one as hard as guessing a TCP sequence number.
+const IDENTIFIER: usize = 4;
 
 /// The SHA-256 of a certificate. Its text is 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,20 +128,15 @@ impl Identity {
         Fingerprint::of(&self.chain[0])
     }
 
-    /// Secrets that are the same whenever it is used: a receiver that was started anew can tell senders at once that it
+    /// Its secret is the same whenever it is used: a receiver that was started anew can tell senders at once that it
     /// knows nothing of their connections (RFC 9000 section 10.3.2).
     pub(crate) fn endpoint(&self) -> EndpointConfig {
-        let secret = |purpose: &str| {
-            let mut context = Context::new(&SHA256);
-            context.update(purpose.as_bytes());
-            context.update(self.key.secret_der());
-            context.finish()
-        };
-        let reset = hmac::Key::new(hmac::HMAC_SHA256, secret("weir stateless reset").as_ref());
+        let mut secret = Context::new(&SHA256);
+        secret.update(b"weir stateless reset");
+        secret.update(self.key.secret_der());
+        let reset = hmac::Key::new(hmac::HMAC_SHA256, secret.finish().as_ref());
         let mut config = EndpointConfig::new(Arc::new(reset));
-        let identifiers = secret("weir connection identifiers");
-        let key = identifiers.as_ref().iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte));
-        config.cid_generator(Arc::new(move || Box::new(HashedConnectionIdGenerator::from_key(key))));
+        config.cid_generator(Arc::new(|| Box::new(RandomConnectionIdGenerator::new(IDENTIFIER))));
         config
     }
 

@@ -37,7 +37,7 @@ const TURN: usize = 2;
 /// Heavy packets beyond all that by which all is said that can be.
 const NEEDED: usize = 5;
 /// Spaced trains in which nothing has waited, after which no further one is tried.
-const IN_VAIN: usize = 3;
+const IN_VAIN: usize = 2;
 
 /// What goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

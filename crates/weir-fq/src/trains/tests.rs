@@ -186,7 +186,7 @@ fn spaced_trains_end_soon_where_nothing_ever_waits() {
             if packet > params.spacing {
                 assert_eq!(found, finding, "{kind:?}, {packet}, run {run}");
             } else {
-                assert_eq!((found, trains.trains()), (Finding::Unknown, 4), "{kind:?}, {packet}, run {run}");
+                assert_eq!((found, trains.trains()), (Finding::Unknown, 3), "{kind:?}, {packet}, run {run}");
             }
         }
     }
