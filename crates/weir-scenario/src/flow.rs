@@ -139,6 +139,12 @@ keys! {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_rate: Option<Rate> = None => Key::of("rate").above(0).because(", such as 40mbit").sim().tcp_and_quic();
 
+    /// A sender whose controller has no pacing rate sends 5/4 of a window per round trip (RFC 9002 section 7.7), in bursts
+    /// of 2 ms and at least 10 packets, unless these take more than 10 ms, instead of a packet for each that has
+    /// arrived. On real packets QUIC is always so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paced: Option<bool> = None => Key::of("true or false").usual("false").quic();
+
     /// An acknowledgement for so many packets; more than 2 stretches them. TCP's first sixteen packets are acknowledged
     /// one by one all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -355,6 +361,7 @@ impl Flow {
             initial_window: self.initial_window.unwrap_or(usual.initial_window),
             min_burst: self.min_burst.unwrap_or(min_burst),
             defer: self.defer.unwrap_or(usual.defer),
+            paced: self.paced.unwrap_or(usual.paced),
             max_rate: self.max_rate,
             ack_every: self.ack_every,
             ack_delay: self.ack_delay,

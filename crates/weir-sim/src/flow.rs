@@ -9,7 +9,8 @@ use weir_core::{Duration, Ecn, Packet, Random, Rate, Time};
 pub use weir_core::FlowId;
 
 use crate::endpoint::{
-    AckFrame, EndOptions, Feedback, LARGEST_GSO, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig,
+    AckFrame, Bunching, EndOptions, Feedback, LARGEST_GSO, Receiver, ReceiverConfig, Recovery, Sender,
+    SenderConfig,
 };
 use crate::hop::HopId;
 use crate::pace::Pace;
@@ -457,7 +458,11 @@ impl Flow {
                 feedback: receiver.feedback,
                 burst: Duration::from_millis(1),
                 min_burst: spec.ends.min_burst.max(1),
-                defer: spec.ends.defer && recovery == Recovery::Tcp,
+                bunching: match recovery {
+                    Recovery::Tcp if spec.ends.defer => Bunching::Defer,
+                    Recovery::Quic if spec.ends.paced => Bunching::Spread,
+                    _ => Bunching::AtOnce,
+                },
                 autosize: spec.ends.tso_autosize,
                 max_rate: spec.ends.max_rate.unwrap_or(Rate::MAX),
                 ack_delay: receiver.delay,

@@ -221,6 +221,7 @@ fn all_of_it_gives_the_same_bytes_again() {
             initial_window: 20,
             min_burst: 3,
             defer: true,
+            paced: false,
             max_rate: Some("20mbit".parse().unwrap()),
             ack_every: Some(6),
             ack_delay: Some(ms(5)),

@@ -80,6 +80,7 @@ pub fn real(number: u64, preset: Preset) -> Mix {
             start: micros(random.between(0.0, 1.0)),
             duration: Some(micros(length - 1.0)),
             controller,
+            paced: (stack == Stack::Quic).then_some(true),
             ..Flow::of(stack)
         });
         mix.truths.push(class);

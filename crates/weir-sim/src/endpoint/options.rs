@@ -21,6 +21,8 @@ pub struct EndOptions {
     pub min_burst: u32,
     /// Whether TCP packets that are not paced wait for others to go with, as in Linux (`tcp_tso_should_defer`): yes.
     pub defer: bool,
+    /// Whether a sender whose controller has no pacing rate spreads its window over the round trip, as noq does: no.
+    pub paced: bool,
     /// The sender paces its payload at no more than this, whatever its controller asks for (`SO_MAX_PACING_RATE`).
     pub max_rate: Option<Rate>,
     /// An acknowledgement for this many packets, if not for two.
@@ -41,6 +43,7 @@ impl Default for EndOptions {
             initial_window: 10,
             min_burst: 2,
             defer: true,
+            paced: false,
             max_rate: None,
             ack_every: None,
             ack_delay: None,

@@ -48,6 +48,18 @@ pub enum Recovery {
     Quic,
 }
 
+/// What a sender does with its window whose controller has no pacing rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Bunching {
+    /// Each packet goes as soon as the window has room for it.
+    #[default]
+    AtOnce,
+    /// Packets wait for others to go with (`tcp_tso_should_defer`).
+    Defer,
+    /// The window is spread over the round trip (RFC 9002 section 7.7).
+    Spread,
+}
+
 /// Parameters of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderConfig {
@@ -63,8 +75,8 @@ pub struct SenderConfig {
     pub burst: Duration,
     /// Packets that a burst has at least.
     pub min_burst: u32,
-    /// Whether packets wait for others to go with, unless they are paced.
-    pub defer: bool,
+    /// What it does where the controller has no pacing rate.
+    pub bunching: Bunching,
     /// Whether bursts and super-packets have the length of `tcp_tso_autosize`.
     pub autosize: bool,
     /// The sender paces at no more than this; [`Rate::MAX`] if nothing holds it back.
@@ -326,7 +338,7 @@ impl Sender {
                 if !self.pace(now, bytes, rate) {
                     return None;
                 }
-            } else if self.config.defer && !again && self.waits_for_more(now, window) {
+            } else if self.config.bunching == Bunching::Defer && !again && self.waits_for_more(now, window) {
                 self.limited_until = self.sent.end();
                 return None;
             }
@@ -435,7 +447,7 @@ impl Sender {
                 };
                 let rtt = now.since(stamp.sent) - delay;
                 self.rtt.sample(rtt);
-                if self.config.defer || self.config.autosize {
+                if self.config.bunching == Bunching::Defer || self.config.autosize {
                     let oldest = oldest.and_then(|oldest| self.sent_at(oldest));
                     let oldest = oldest.map_or(rtt, |sent| now.since(sent));
                     self.oldest_rtt = Rtt::smooth(self.oldest_rtt, oldest);

@@ -49,7 +49,7 @@ mod tests {
     use super::{Feedback, Sender};
     use crate::endpoint::frame::{Arriving, Data};
     use crate::endpoint::receiver::{Receiver, ReceiverConfig};
-    use crate::endpoint::sender::{Recovery, SenderConfig};
+    use crate::endpoint::sender::{Bunching, Recovery, SenderConfig};
 
     /// The packets of each round trip with CWR, where those `marked` arrive with CE.
     fn answers(rounds: u64, marked: impl Fn(u64) -> bool) -> Vec<Vec<u64>> {
@@ -66,7 +66,7 @@ mod tests {
             feedback: Feedback::Classic,
             burst: Duration::from_millis(1),
             min_burst: 2,
-            defer: false,
+            bunching: Bunching::AtOnce,
             autosize: false,
             max_rate: Rate::MAX,
             ack_delay: Duration::from_millis(40),

@@ -2,9 +2,15 @@
 
 use weir_core::{Duration, Rate, Time};
 
-use super::{Recovery, Sender};
+use super::{Bunching, Recovery, Sender};
 
 const LARGEST_BURST: u64 = 65_536;
+/// A window is spread over the round trip at so much more than a window each, and in bursts so long and of so many packets
+/// at least and at most, unless that takes longer than the last one says: as noq-proto 1.4 has it (`pacing.rs`).
+const SPREAD: [u128; 2] = [5, 4];
+const SPREAD_BURST: Duration = Duration::from_millis(2);
+const SPREAD_PACKETS: [u64; 2] = [10, 256];
+const SPREAD_LONGEST: Duration = Duration::from_millis(10);
 /// The tenth packet of a TCP connection is the first that others wait for.
 pub(super) const UNPACED: u32 = 9;
 
@@ -13,7 +19,34 @@ impl Sender {
     #[inline]
     pub(super) fn pacing(&self) -> Option<Rate> {
         let most = Some(self.config.max_rate).filter(|rate| *rate < Rate::MAX);
-        self.controller.pacing().into_iter().chain(most).min()
+        let own = if self.is_spread() { self.spread() } else { self.controller.pacing() };
+        own.into_iter().chain(most).min()
+    }
+
+    /// Whether the window alone says how fast packets go.
+    fn is_spread(&self) -> bool {
+        self.config.bunching == Bunching::Spread && self.controller.pacing().is_none()
+    }
+
+    /// The rate at which a window is spread over a round trip (RFC 9002 section 7.7), once one is known.
+    fn spread(&self) -> Option<Rate> {
+        let rtt = self.rtt.smoothed.as_nanos();
+        let bits = u128::from(self.controller.window()) * 8 * SPREAD[0] / SPREAD[1];
+        let rate = (bits * 1_000_000_000).checked_div(u128::from(rtt))?;
+        Some(Rate::from_bits_per_sec(u64::try_from(rate).unwrap_or(u64::MAX)))
+    }
+
+    /// Bytes of a burst at `rate`.
+    fn burst(&self, rate: Rate) -> u64 {
+        let mss = u64::from(self.config.mss);
+        if self.is_spread() {
+            let [least, most] = SPREAD_PACKETS.map(|packets| packets * mss);
+            let longest = rate.bytes_in(SPREAD_LONGEST).0.max(mss);
+            return rate.bytes_in(SPREAD_BURST).0.clamp(least, most).min(longest);
+        }
+        let lasts = self.controller.burst().unwrap_or(self.config.burst);
+        let least = u64::from(self.config.min_burst) * mss;
+        rate.bytes_in(lasts).0.clamp(least, LARGEST_BURST.max(least))
     }
 
     /// Whether pacing at `rate` lets `bytes` go now.
@@ -28,12 +61,9 @@ impl Sender {
             if now < self.next_send {
                 return false;
             }
-            let lasts = self.controller.burst().unwrap_or(self.config.burst);
-            let least = u64::from(self.config.min_burst) * u64::from(self.config.mss);
-            let burst = rate.bytes_in(lasts).0.clamp(least, LARGEST_BURST.max(least));
             self.burst_left = match self.config.autosize {
                 true => u64::from(self.autosized()) * u64::from(self.config.mss),
-                false => burst,
+                false => self.burst(rate),
             };
             self.late = match self.config.recovery {
                 Recovery::Tcp => now.since(self.next_send),

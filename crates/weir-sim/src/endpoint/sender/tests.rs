@@ -1,7 +1,7 @@
 use weir_cc::{ConstantRate, Controller, EcnUse, FixedWindow};
 use weir_core::{Duration, Rate, Time};
 
-use super::{AckFrame, Feedback, Recovery, Sender, SenderConfig};
+use super::{AckFrame, Bunching, Feedback, Recovery, Sender, SenderConfig};
 use crate::endpoint::frame::RANGES;
 
 const MSS: u32 = 1000;
@@ -14,7 +14,7 @@ fn sender(recovery: Recovery, controller: impl Controller + 'static) -> Sender {
         feedback: Feedback::Classic,
         burst: Duration::from_millis(1),
         min_burst: 2,
-        defer: false,
+        bunching: Bunching::AtOnce,
         autosize: false,
         max_rate: Rate::MAX,
         ack_delay: Duration::ZERO,
@@ -58,6 +58,23 @@ fn a_burst_that_begins_late_is_shorter_by_as_much_and_at_most_by_half() {
     assert_eq!(quic.paced_until(at(5_000)), Some(at(7_000)));
 }
 
+/// 5/4 of a window per round trip: 2 ms of it at once, at least ten packets, unless these take longer than 10 ms.
+#[test]
+fn a_window_that_is_spread_goes_in_bursts() {
+    for (packets, rtt, together, again) in
+        [(50, 100, 6, 9_600), (50, 50, 10, 8_000), (500, 10, 125, 2_000), (4_000, 10, 256, 512)]
+    {
+        let mut quic = sender(Recovery::Quic, FixedWindow::new(packets * u64::from(MSS), EcnUse::Off));
+        quic.config.bunching = Bunching::Spread;
+        quic.shake_hands(Duration::from_millis(rtt));
+        for round in 0..2 {
+            let now = at(round * again);
+            assert_eq!(send(&mut quic, now), together, "{packets} in {rtt} ms");
+            assert_eq!(quic.paced_until(now), Some(at((round + 1) * again)), "{packets} in {rtt} ms");
+        }
+    }
+}
+
 #[test]
 fn bursts_and_super_packets_are_as_long_as_linux_autosizes_them() {
     // Bits per second: what goes in 1/1024 s, from two packets to 64 kB.
@@ -79,7 +96,7 @@ fn bursts_and_super_packets_are_as_long_as_linux_autosizes_them() {
     }
     // Without pacing by 1.2 windows a round trip: 240 packets in 20 ms are 11.7 in 1/1024 s.
     let mut tcp = sender(Recovery::Tcp, FixedWindow::new(200 * u64::from(MSS), EcnUse::Off));
-    (tcp.config.autosize, tcp.config.defer) = (true, true);
+    (tcp.config.autosize, tcp.config.bunching) = (true, Bunching::Defer);
     tcp.shake_hands(Duration::from_millis(20));
     assert_eq!(tcp.gather(at(0), &mut None, 45).unwrap().segments(), 11);
 }
@@ -173,7 +190,7 @@ fn a_recovering_sender_waits_for_no_reordering_until_it_has_seen_some() {
 fn a_packet_waits_for_others_only_while_the_next_acknowledgement_is_near() {
     let window = FixedWindow::new(200 * u64::from(MSS), EcnUse::Off);
     let mut tcp = sender(Recovery::Tcp, window);
-    tcp.config.defer = true;
+    tcp.config.bunching = Bunching::Defer;
     tcp.shake_hands(Duration::from_millis(20));
     assert_eq!(send(&mut tcp, at(0)), 200);
     tcp.acknowledge(at(20_000), &ack(0, 0, 2, 2));
