@@ -1,21 +1,18 @@
 //! Scores of candidates: each runs under one or several run numbers, by the engine of many runs, and what a run came to
 //! is kept under its address. So what was computed once is not computed again, by this command or a later one.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use weir_core::Rate;
 use weir_report::result::RunResult;
 use weir_scenario::Scenario;
 
 use crate::Hunt;
 use crate::objective::{Objective, numbers};
-use weir_study::engine::{self, Address, Kept, Made, Origin, Outcome, Store, Study};
+use weir_study::engine::{self, Address, Each, Keeper, List, Made, Store, Unknown};
 use weir_study::sweep::Spread;
 use weir_study::sweep::grammar::Numbers;
 use weir_study::{Job, Options, Progress, StudyError};
@@ -96,7 +93,8 @@ impl<'a> Evaluator<'a> {
         scenarios: &[Result<Scenario, String>],
         runs: Range<u64>,
     ) -> Result<Option<Vec<Value>>, StudyError> {
-        let mut batch = Batch::new(&self.hunt.origin);
+        // Those of which nothing is known yet.
+        let (mut jobs, mut asked) = (Vec::new(), Vec::<Address>::new());
         let mut places: Vec<Vec<Address>> = Vec::new();
         for scenario in scenarios {
             let Ok(scenario) = scenario else {
@@ -106,27 +104,22 @@ impl<'a> Evaluator<'a> {
             let described = self.hunt.origin.describe(scenario);
             let addresses: Vec<Address> = runs.clone().map(|run| engine::address(&described, run)).collect();
             for (run, address) in runs.clone().zip(&addresses) {
-                if !self.seen.contains_key(address) && !batch.addresses.contains(address) {
-                    batch.push(*address, scenario.clone(), run);
+                if !self.seen.contains_key(address) && !asked.contains(address) {
+                    asked.push(*address);
+                    jobs.push(Job { name: String::new(), scenario: scenario.clone(), run });
                 }
             }
             places.push(addresses);
         }
-        self.make(&batch)?;
+        let made = self.make(&jobs)?;
         self.done += scenarios.len() * runs.clone().count();
-        let kept = batch.kept.into_inner().unwrap_or_else(|poison| poison.into_inner());
-        for address in &batch.addresses {
-            let seen = match kept.get(address) {
-                Some(seen) => Some(Ok(seen.clone())),
-                None => match self.store.read::<Seen>(address) {
-                    Kept::Whole(Outcome::Failed(error)) => Some(Err(error)),
-                    _ => None,
-                },
+        for (address, seen) in asked.into_iter().zip(made) {
+            let seen = match seen {
+                Ok(seen) => Ok(seen),
+                Err(Unknown::Failed(error)) => Err(error),
+                Err(Unknown::Interrupted) => return Ok(None),
             };
-            match seen {
-                Some(seen) => self.seen.insert(*address, seen),
-                None => return Ok(None),
-            };
+            self.seen.insert(address, seen);
         }
         let of = |(scenario, addresses): (&Result<Scenario, String>, &Vec<Address>)| match scenario {
             Err(why) => Value::Impossible(why.clone()),
@@ -135,22 +128,22 @@ impl<'a> Evaluator<'a> {
         Ok(Some(scenarios.iter().zip(&places).map(of).collect()))
     }
 
-    fn make(&mut self, batch: &Batch<'_>) -> Result<(), StudyError> {
-        if batch.jobs.is_empty() {
-            return Ok(());
+    fn make(&mut self, jobs: &[Job]) -> Result<Each<Seen>, StudyError> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
         }
         let begun = engine::now();
         let show = |now: Progress| (self.options.progress)(self.progress(&now, begun));
         let options = Options { progress: &show, retry_failed: false, ..self.options.clone() };
-        let made = engine::run(batch, &self.store, &options)?;
+        let (seen, made) = List::new(jobs, &self.hunt.origin, ToNumbers).make(&self.store, &options)?;
         self.made.reused += made.reused;
         self.made.damaged += made.damaged;
-        let fresh = batch.jobs.len() - made.reused;
+        let fresh = jobs.len() - made.reused;
         if fresh > 0 {
             self.fresh += fresh;
             self.spent += engine::now().saturating_duration_since(begun);
         }
-        Ok(())
+        Ok(seen)
     }
 
     /// How far the whole hunt is, where a batch has come so far.
@@ -175,64 +168,22 @@ fn value<'s>(objective: &Objective, runs: impl Iterator<Item = &'s Result<Seen, 
     Spread::of(&values).map_or(Value::Nothing, Value::Measured)
 }
 
-/// Runs of several candidates.
-struct Batch<'a> {
-    origin: &'a Origin,
-    jobs: Vec<Job>,
-    addresses: Vec<Address>,
-    kept: Mutex<HashMap<Address, Seen>>,
-}
+/// Keeps the numbers of each run in the store, and nothing elsewhere.
+struct ToNumbers;
 
-impl<'a> Batch<'a> {
-    fn new(origin: &'a Origin) -> Self {
-        Self { origin, jobs: Vec::new(), addresses: Vec::new(), kept: Mutex::default() }
-    }
-
-    fn push(&mut self, address: Address, scenario: Scenario, run: u64) {
-        self.addresses.push(address);
-        self.jobs.push(Job { name: String::new(), scenario, run });
-    }
-
-    fn remember(&self, index: usize, seen: Seen) {
-        let mut kept = self.kept.lock().unwrap_or_else(|poison| poison.into_inner());
-        kept.insert(self.addresses[index], seen);
-    }
-}
-
-impl Study for Batch<'_> {
+impl Keeper for ToNumbers {
     type Kept = Seen;
-    type Error = StudyError;
+    type Known = Seen;
 
-    fn origin(&self) -> &Origin {
-        self.origin
-    }
-
-    fn count(&self) -> usize {
-        self.jobs.len()
-    }
-
-    fn address(&self, index: usize) -> &Address {
-        &self.addresses[index]
-    }
-
-    fn fastest(&self) -> Rate {
-        self.jobs.iter().map(|job| job.scenario.bottleneck.rate).max().unwrap_or_default()
-    }
-
-    fn job(&self, index: usize) -> Result<Cow<'_, Job>, StudyError> {
-        Ok(Cow::Borrowed(&self.jobs[index]))
-    }
-
-    fn keep(&self, index: usize, job: &Job, result: RunResult) -> Result<Seen, StudyError> {
-        let seen = Seen { numbers: numbers(&job.scenario, &result) };
+    fn keep(&self, jobs: &[&Job], result: RunResult) -> Result<(Seen, Seen), StudyError> {
+        let seen = Seen { numbers: numbers(&jobs[0].scenario, &result) };
         // As it will be read again, which may differ in the last bit.
         let text = serde_json::to_string(&seen).expect("plain data");
-        self.remember(index, serde_json::from_str(&text).expect("what was written"));
-        Ok(seen)
+        let read = serde_json::from_str(&text).expect("what was written");
+        Ok((seen, read))
     }
 
-    fn recall(&self, index: usize, seen: Seen) -> bool {
-        self.remember(index, seen);
-        true
+    fn recall(&self, _: &[&Job], seen: Seen) -> Option<Seen> {
+        Some(seen)
     }
 }

@@ -3,20 +3,17 @@
 //! The store holds the checksums of a run's files, which are in `runs/NAME`. It is there until every run has a result:
 //! a batch that is complete measures anew when it is made again.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
-use weir_core::Rate;
 use weir_report::output::{self, OutputError};
 use weir_report::read;
 use weir_report::result::RunResult;
 use weir_world::World;
 
-use crate::engine::{self, Address, Job, Kept, Made, Options, Origin, Outcome, Store, Study, StudyError};
+use crate::engine::{self, Address, Job, Keeper, List, Made, Options, Origin, Store, StudyError};
 
 /// What has come of a batch.
 pub(crate) struct Batch {
@@ -47,22 +44,21 @@ impl Batch {
 /// As [`engine::run`], if two jobs have one folder, or if there is no guest to run in. A run that fails is no error:
 /// its result says so.
 pub(crate) fn run(jobs: &[Job], world: &'static dyn World, options: &Options) -> Result<Batch, StudyError> {
-    let list = List::new(jobs, world, options)?;
+    let origin = Origin::new(world, options.run.kernel.as_deref())?;
+    let list = List::new(jobs, &origin, Folders { out: &options.out });
+    let addresses = list.addresses().to_vec();
+    let mut folders = HashMap::new();
+    for (index, job) in jobs.iter().enumerate() {
+        let first = *folders.entry(folder(&options.out, job)).or_insert(index);
+        if addresses[first] != addresses[index] {
+            return Err(StudyError::Names(jobs[first].name.clone(), job.name.clone()));
+        }
+    }
     let store = Store::new(&options.out);
     let options = Options { retry_failed: true, ..options.clone() };
-    let Made { reused, damaged } = engine::run(&list, &store, &options)?;
-    let List { addresses, results, .. } = list;
-    let results: Vec<Result<RunResult, String>> = results
-        .into_iter()
-        .zip(&addresses)
-        .map(|(result, address)| {
-            let result = result.into_inner().unwrap_or_else(|poison| poison.into_inner());
-            result.ok_or_else(|| match store.read::<Files>(address) {
-                Kept::Whole(Outcome::Failed(error)) => error,
-                _ => "interrupted before it ended".to_owned(),
-            })
-        })
-        .collect();
+    let (results, Made { reused, damaged }) = list.make(&store, &options)?;
+    let results: Vec<_> =
+        results.into_iter().map(|result| result.map_err(|unknown| unknown.to_string())).collect();
     let missing = results.iter().filter(|result| result.is_err()).count();
     Ok(Batch { results, continued: reused, damaged, missing, store, addresses })
 }
@@ -77,8 +73,7 @@ pub(crate) fn made_of(
     options: &Options,
 ) -> Result<String, StudyError> {
     let origin = Origin::new(world, options.run.kernel.as_deref())?;
-    let addresses = jobs.iter().map(|job| engine::address(&origin.describe(&job.scenario), job.run));
-    Ok(engine::checksum(&addresses.collect::<Vec<Address>>().concat()))
+    Ok(engine::checksum(&engine::addresses(jobs, &origin).concat()))
 }
 
 /// The result of a job as [`Batch::results`] has it, with its samples over time from its folder in `out`.
@@ -93,102 +88,43 @@ pub(crate) fn whole(out: &Path, job: &Job, result: &Result<RunResult, String>) -
 /// The files of a run by name, with their checksums.
 type Files = BTreeMap<String, String>;
 
-/// The jobs of a batch.
-struct List<'a> {
-    jobs: &'a [Job],
+/// Keeps the tables of each run in a folder, of which the store has the checksums.
+struct Folders<'a> {
     out: &'a Path,
-    origin: Origin,
-    addresses: Vec<Address>,
-    /// The jobs of each address, mostly one.
-    same: HashMap<Address, Vec<usize>>,
-    /// What is known of each job without samples: a figure may have a thousand runs.
-    results: Vec<Mutex<Option<RunResult>>>,
 }
 
-impl<'a> List<'a> {
-    fn new(jobs: &'a [Job], world: &'static dyn World, options: &'a Options) -> Result<Self, StudyError> {
-        let origin = Origin::new(world, options.run.kernel.as_deref())?;
-        let address = |job: &Job| engine::address(&origin.describe(&job.scenario), job.run);
-        let addresses: Vec<Address> = jobs.iter().map(address).collect();
-        let mut same = HashMap::<Address, Vec<usize>>::new();
-        let mut folders = HashMap::new();
-        for (index, (job, address)) in jobs.iter().zip(&addresses).enumerate() {
-            same.entry(*address).or_default().push(index);
-            let first = *folders.entry(folder(&options.out, job)).or_insert(index);
-            if addresses[first] != *address {
-                return Err(StudyError::Names(jobs[first].name.clone(), job.name.clone()));
-            }
-        }
-        let results = jobs.iter().map(|_| Mutex::new(None)).collect();
-        Ok(Self { jobs, out: &options.out, origin, addresses, same, results })
-    }
-
-    /// The jobs whose result is that of this one, itself among them.
-    fn same(&self, index: usize) -> impl Iterator<Item = usize> {
-        self.same[&self.addresses[index]].iter().copied()
-    }
-
-    fn folder(&self, index: usize) -> PathBuf {
-        folder(self.out, &self.jobs[index])
-    }
-
-    /// Remembers a result for all jobs that have it.
-    fn remember(&self, index: usize, mut result: RunResult) {
-        result.series = Default::default();
-        result.assessments = Vec::new();
-        for index in self.same(index) {
-            let mut slot = self.results[index].lock().unwrap_or_else(|poison| poison.into_inner());
-            *slot = Some(result.clone());
-        }
-    }
-}
-
-impl Study for List<'_> {
+impl Keeper for Folders<'_> {
     type Kept = Files;
-    type Error = StudyError;
+    type Known = RunResult;
 
-    fn origin(&self) -> &Origin {
-        &self.origin
-    }
-
-    fn count(&self) -> usize {
-        self.jobs.len()
-    }
-
-    fn address(&self, index: usize) -> &Address {
-        &self.addresses[index]
-    }
-
-    fn fastest(&self) -> Rate {
-        self.jobs.iter().map(|job| job.scenario.bottleneck.rate).max().unwrap_or_default()
-    }
-
-    fn job(&self, index: usize) -> Result<Cow<'_, Job>, StudyError> {
-        Ok(Cow::Borrowed(&self.jobs[index]))
-    }
-
-    fn keep(&self, index: usize, _: &Job, result: RunResult) -> Result<Files, StudyError> {
+    fn keep(&self, jobs: &[&Job], result: RunResult) -> Result<(Files, RunResult), StudyError> {
         let mut files = Files::new();
-        for index in self.same(index) {
-            for path in output::write(&self.folder(index), &result)? {
+        for job in jobs {
+            for path in output::write(&folder(self.out, job), &result)? {
                 let sum = sum_of(&path).map_err(|source| OutputError { path: path.clone(), source })?;
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 files.insert(name, sum);
             }
         }
-        self.remember(index, result);
-        Ok(files)
+        Ok((files, without_samples(result)))
     }
 
-    fn recall(&self, index: usize, files: Files) -> bool {
-        let is_whole = |index: usize| {
-            let folder = self.folder(index);
+    fn recall(&self, jobs: &[&Job], files: Files) -> Option<RunResult> {
+        let is_whole = |job: &&Job| {
+            let folder = folder(self.out, job);
             files.iter().all(|(name, sum)| sum_of(&folder.join(name)).is_ok_and(|found| found == *sum))
         };
-        let whole = !files.is_empty() && self.same(index).all(is_whole);
-        let result = whole.then(|| read::read(&self.folder(index)).ok()).flatten();
-        result.map(|result| self.remember(index, result)).is_some()
+        let whole = !files.is_empty() && jobs.iter().all(is_whole);
+        let result = whole.then(|| read::read(&folder(self.out, jobs[0])).ok()).flatten();
+        result.map(without_samples)
     }
+}
+
+/// A figure may have a thousand runs: samples over time are in their folders only.
+fn without_samples(mut result: RunResult) -> RunResult {
+    result.series = Default::default();
+    result.assessments = Vec::new();
+    result
 }
 
 /// Where a run's files are.

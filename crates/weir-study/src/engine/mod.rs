@@ -7,8 +7,10 @@
 //! | `store` | where a result is kept, and whether it is as it was written |
 //! | `policy` | how many runs go on at the same time |
 //! | `work` | what runs, and what becomes of a run that fails, panics or is interrupted |
+//! | `list` | what is known of each job, where all jobs are in a list |
 
 mod address;
+mod list;
 mod policy;
 mod store;
 mod work;
@@ -29,6 +31,8 @@ use weir_world::RunOptions;
 
 pub use address::{Address, Origin, address};
 pub(crate) use address::{build, checksum};
+pub(crate) use list::addresses;
+pub use list::{Each, Keeper, List, Unknown};
 pub(crate) use store::text;
 pub use store::{CELLS, Kept, Outcome, Store};
 pub use work::{Foreign, Made, now, run};

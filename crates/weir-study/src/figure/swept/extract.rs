@@ -1,17 +1,13 @@
 //! What is kept of a run of a swept figure: its numbers, how its queue delays are distributed, and its requests. Runs
 //! have no folders: a figure has thousands.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::Mutex;
-
 use serde::{Deserialize, Serialize};
-use weir_core::{Histogram, Rate};
+use weir_core::Histogram;
 use weir_report::result::RunResult;
 use weir_scenario::Scenario;
 use weir_world::World;
 
-use crate::engine::{self, Address, Job, Kept, Made, Options, Origin, Outcome, Store, Study, StudyError};
+use crate::engine::{Job, Keeper, List, Made, Options, Origin, Store, StudyError};
 use crate::sweep::{Numbers, numbers};
 
 /// Requests of a workload that are kept to be drawn.
@@ -74,79 +70,25 @@ pub(super) fn make(
     options: &Options,
 ) -> Result<(Extracts, Made), StudyError> {
     let origin = Origin::new(world, options.run.kernel.as_deref())?;
-    let address = |job: &Job| engine::address(&origin.describe(&job.scenario), job.run);
-    let addresses: Vec<Address> = jobs.iter().map(address).collect();
-    let mut same = HashMap::<Address, Vec<usize>>::new();
-    for (index, address) in addresses.iter().enumerate() {
-        same.entry(*address).or_default().push(index);
-    }
-    let found = jobs.iter().map(|_| Mutex::new(None)).collect();
-    let runs = Runs { jobs, origin, addresses, same, found };
-    let store = Store::beside(&options.out);
     let options = Options { retry_failed: true, ..options.clone() };
-    let made = engine::run(&runs, &store, &options)?;
-    let Runs { addresses, found, .. } = runs;
-    let extracts = found.into_iter().zip(&addresses).map(|(found, address)| {
-        let found = found.into_inner().unwrap_or_else(|poison| poison.into_inner());
-        found.ok_or_else(|| match store.read::<Extract>(address) {
-            Kept::Whole(Outcome::Failed(error)) => error,
-            _ => "interrupted before it ended".to_owned(),
-        })
-    });
-    Ok((extracts.collect(), made))
+    let (extracts, made) =
+        List::new(jobs, &origin, ToExtract).make(&Store::beside(&options.out), &options)?;
+    Ok((extracts.into_iter().map(|extract| extract.map_err(|unknown| unknown.to_string())).collect(), made))
 }
 
-/// The jobs, and what is known of each.
-struct Runs<'a> {
-    jobs: &'a [Job],
-    origin: Origin,
-    addresses: Vec<Address>,
-    /// The jobs of each address, mostly one.
-    same: HashMap<Address, Vec<usize>>,
-    found: Vec<Mutex<Option<Extract>>>,
-}
+/// Keeps an extract of each run in the store, and nothing elsewhere.
+struct ToExtract;
 
-impl Runs<'_> {
-    fn remember(&self, index: usize, extract: &Extract) {
-        for index in &self.same[&self.addresses[index]] {
-            let mut slot = self.found[*index].lock().unwrap_or_else(|poison| poison.into_inner());
-            *slot = Some(extract.clone());
-        }
-    }
-}
-
-impl Study for Runs<'_> {
+impl Keeper for ToExtract {
     type Kept = Extract;
-    type Error = StudyError;
+    type Known = Extract;
 
-    fn origin(&self) -> &Origin {
-        &self.origin
+    fn keep(&self, jobs: &[&Job], result: RunResult) -> Result<(Extract, Extract), StudyError> {
+        let extract = Extract::of(jobs[0], &result);
+        Ok((extract.clone(), extract))
     }
 
-    fn count(&self) -> usize {
-        self.jobs.len()
-    }
-
-    fn address(&self, index: usize) -> &Address {
-        &self.addresses[index]
-    }
-
-    fn fastest(&self) -> Rate {
-        self.jobs.iter().map(|job| job.scenario.bottleneck.rate).max().unwrap_or_default()
-    }
-
-    fn job(&self, index: usize) -> Result<Cow<'_, Job>, StudyError> {
-        Ok(Cow::Borrowed(&self.jobs[index]))
-    }
-
-    fn keep(&self, index: usize, job: &Job, result: RunResult) -> Result<Extract, StudyError> {
-        let extract = Extract::of(job, &result);
-        self.remember(index, &extract);
-        Ok(extract)
-    }
-
-    fn recall(&self, index: usize, kept: Extract) -> bool {
-        self.remember(index, &kept);
-        true
+    fn recall(&self, _: &[&Job], kept: Extract) -> Option<Extract> {
+        Some(kept)
     }
 }
