@@ -6,7 +6,7 @@ use serde::Deserialize;
 use weir_core::{Duration, Rate};
 
 use super::setting::{FlowKind, scenario, uses_ecn};
-use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, by_name};
 use weir_report::result::RunResult;
 
 const SETTING: &str = include_str!("../../figures/crq/4/figure.toml");
@@ -65,10 +65,6 @@ impl Crq4 {
         })
     }
 
-    fn runs(&self, plan: &Plan) -> u32 {
-        plan.runs.unwrap_or(if plan.quick { 1 } else { self.runs })
-    }
-
     fn says(&self, spot: &Spot) -> Option<String> {
         self.says
             .iter()
@@ -97,7 +93,7 @@ impl OfRuns for Crq4 {
         let timeout = rate.time_for(bytes) * 10;
         self.spots()
             .flat_map(|spot| {
-                (0..self.runs(plan))
+                (0..plan.runs_of(self.runs, 1))
                     .map(move |run| (run, job_name(&spot, run), spot.queue, spot.rtt, spot.kind))
             })
             .map(|(run, name, queue, rtt, kind)| {
@@ -109,22 +105,21 @@ impl OfRuns for Crq4 {
                     run: u64::from(run),
                 }
             })
-            .filter(|job| plan.only.as_ref().is_none_or(|only| job.name.contains(only.as_str())))
             .collect()
     }
 
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
+        let known = by_name(jobs, results);
         let mut cells = Vec::new();
         for spot in self.spots() {
             let labels = [&spot.kind.name, spot.queue, &spot.rtt.to_string()];
             let at = Place::new(&self.about, labels);
             let mut cell = Cell { paper_says: self.says(&spot), ..Cell::at(at) };
             let mut planned = false;
-            for run in 0..self.runs(plan) {
-                let name = job_name(&spot, run);
-                let Some(index) = jobs.iter().position(|job| job.name == name) else { continue };
+            for run in 0..plan.runs_of(self.runs, 1) {
+                let Some(result) = known.get(job_name(&spot, run).as_str()) else { continue };
                 planned = true;
-                match &results[index] {
+                match result {
                     Ok(result) => {
                         let flow = &result.flows[0];
                         match flow.responsive_cycles {

@@ -11,7 +11,7 @@ use weir_qdisc::Switching;
 use weir_qdisc::config::{CrqKeys, QdiscConfig};
 
 use super::setting::{FlowKind, scenario, uses_ecn};
-use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Variant, mean};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Variant, by_name, mean};
 use weir_report::result::{RunResult, fct_score};
 use weir_scenario::Flow;
 use weir_testbed::traffic::Stack;
@@ -72,7 +72,7 @@ impl Crq5 {
 
     fn runs(&self, plan: &Plan, row: &str) -> u32 {
         let full = if row == self.mixes.name { self.mixes.mixes } else { self.runs };
-        plan.runs.unwrap_or(if plan.quick { 1 } else { full })
+        plan.runs_of(full, 1)
     }
 
     fn row_names(&self) -> impl Iterator<Item = &str> {
@@ -188,15 +188,12 @@ impl OfRuns for Crq5 {
                 }
             }
         }
-        jobs.retain(|job| plan.only.as_ref().is_none_or(|only| job.name.contains(only.as_str())));
         jobs
     }
 
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
-        let find = |queues: &str, rtt, row: &str, run| {
-            let name = job_name(queues, rtt, row, run);
-            jobs.iter().position(|job| job.name == name).map(|index| &results[index])
-        };
+        let known = by_name(jobs, results);
+        let find = |queues: &str, rtt, row: &str, run| known.get(job_name(queues, rtt, row, run).as_str());
         let mut cells = Vec::new();
         for row in self.row_names() {
             for (pair_index, pair) in self.pair.iter().enumerate() {

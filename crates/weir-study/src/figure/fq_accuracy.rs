@@ -7,7 +7,7 @@ use serde::Deserialize;
 use weir_core::{Duration, Rate, wilson};
 
 use super::setting::{FlowKind, scaled, scenario};
-use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, mean};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, by_name, mean};
 use weir_report::result::{DetectionResult, RunResult};
 use weir_scenario::{Flow, Scenario};
 use weir_testbed::traffic::Stack;
@@ -100,7 +100,7 @@ impl Accuracy {
 
     /// The links of a cell, each so many times.
     fn links(&self, plan: &Plan) -> impl Iterator<Item = (Rate, Duration, u32)> {
-        let runs = plan.runs.unwrap_or(if plan.quick { 1 } else { self.runs });
+        let runs = plan.runs_of(self.runs, 1);
         self.rates.iter().flat_map(move |&rate| {
             self.delays.iter().flat_map(move |&delay| (0..runs).map(move |run| (rate, delay, run)))
         })
@@ -145,21 +145,15 @@ impl OfRuns for Accuracy {
             .flat_map(|spot| {
                 self.links(plan).map(move |(rate, delay, run)| {
                     let name = spot.job_name(rate, delay, run);
-                    (spot, rate, delay, run, name)
+                    let scenario = self.scenario(plan, &spot, rate, delay, &name);
+                    Job { name, scenario, run: u64::from(run) }
                 })
-            })
-            .filter(|(.., name)| plan.only.as_ref().is_none_or(|only| name.contains(only.as_str())))
-            .map(|(spot, rate, delay, run, name)| Job {
-                scenario: self.scenario(plan, &spot, rate, delay, &name),
-                name,
-                run: u64::from(run),
             })
             .collect()
     }
 
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
-        let known: BTreeMap<&str, &Result<RunResult, String>> =
-            jobs.iter().map(|job| job.name.as_str()).zip(results).collect();
+        let known = by_name(jobs, results);
         let mut cells = Vec::new();
         let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
         for spot in self.spots() {

@@ -5,14 +5,12 @@
 //! has no numbers of these runs, so they are read off its curves, which are lines in the PDFs of its sources
 //! (CN-TU/PCC-Uspace 6e3f6d6, `paper/figures/plots`); what runs for how long is from `src/test.py` there.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use weir_core::{Duration, Rate};
 use weir_qdisc::QdiscConfig;
 
 use super::setting::{FlowKind, scaled, scenario};
-use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, mean};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, by_name, mean};
 use weir_report::result::{FlowBin, RunResult, Series};
 use weir_scenario::Flow;
 use weir_testbed::traffic::Stack;
@@ -347,13 +345,11 @@ impl OfRuns for OverTime {
                     run: u64::from(run),
                 }
             })
-            .filter(|job| plan.only.as_ref().is_none_or(|only| job.name.contains(only.as_str())))
             .collect()
     }
 
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
-        let known: BTreeMap<&str, &Result<RunResult, String>> =
-            jobs.iter().map(|job| job.name.as_str()).zip(results).collect();
+        let known = by_name(jobs, results);
         let of = |who| -> Vec<(u32, &Result<RunResult, String>)> {
             let runs = self.runs(plan);
             runs.filter_map(|run| Some((run, *known.get(self.job_name(plan, who, run).as_str())?))).collect()

@@ -1,13 +1,11 @@
 //! The systematic evaluation of the fair-queuing paper: what a flow alone gets from 125 fair-queued links, and how long
 //! its packets travel.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use weir_core::{Duration, Rate};
 
 use super::setting::{FlowKind, scaled, scenario};
-use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, mean};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, by_name, mean};
 use weir_report::result::RunResult;
 use weir_scenario::Flow;
 use weir_testbed::traffic::Stack;
@@ -126,9 +124,9 @@ impl OfRuns for Systematic {
             pattern: Default::default(),
         };
         self.links()
-            .flat_map(|link| (0..self.runs(plan)).map(move |run| (link, run, job_name(link, run))))
-            .filter(|(_, _, name)| plan.only.as_ref().is_none_or(|only| name.contains(only.as_str())))
-            .map(|(link, run, name)| {
+            .flat_map(|link| (0..self.runs(plan)).map(move |run| (link, run)))
+            .map(|(link, run)| {
+                let name = job_name(link, run);
                 let flow = Flow {
                     bytes: None,
                     duration: Some(self.duration),
@@ -148,8 +146,7 @@ impl OfRuns for Systematic {
     }
 
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
-        let by_name: BTreeMap<&str, &Result<RunResult, String>> =
-            jobs.iter().map(|job| job.name.as_str()).zip(results).collect();
+        let known = by_name(jobs, results);
         let mut cells = Vec::new();
         let mut measured: [Vec<Vec<f64>>; 3] =
             std::array::from_fn(|_| vec![Vec::new(); self.runs(plan) as usize]);
@@ -159,7 +156,7 @@ impl OfRuns for Systematic {
             let mut cell = Cell::at(at);
             let mut of_cell: [Vec<f64>; 3] = Default::default();
             for run in 0..self.runs(plan) {
-                match by_name.get(job_name(link, run).as_str()) {
+                match known.get(job_name(link, run).as_str()) {
                     Some(Ok(result)) => {
                         // Of both sub-flows, if there are two.
                         let bytes: u64 = result.flows.iter().map(|flow| flow.received_bytes).sum();

@@ -23,6 +23,7 @@ mod swept;
 mod table;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde::Serialize;
 use weir_core::words::nearest;
@@ -58,7 +59,7 @@ pub trait OfRuns: Sync {
     /// See [`Figure::about`].
     fn about(&self) -> &About;
 
-    /// See [`Figure::jobs`].
+    /// See [`Figure::jobs`]; those that [`Plan::only`] does not name are taken out of these.
     fn jobs(&self, plan: &Plan) -> Vec<Job>;
 
     /// What the runs come to: one result per job, in the same order, or why it failed. Samples over time are with them
@@ -72,7 +73,9 @@ impl<T: OfRuns> Figure for T {
     }
 
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
-        OfRuns::jobs(self, plan)
+        let mut jobs = OfRuns::jobs(self, plan);
+        jobs.retain(|job| plan.wants(&job.name));
+        jobs
     }
 
     fn make(&self, plan: &Plan, jobs: &[Job], options: &Options) -> Result<Made, StudyError> {
@@ -120,6 +123,18 @@ pub struct Plan {
     pub seed: u64,
     /// Only jobs whose name contains this.
     pub only: Option<String>,
+}
+
+impl Plan {
+    /// Whether runs, or cells, of that name are asked for.
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
+
+    /// Runs per cell, of which a figure has a number of its own, and another one where it is to be quick.
+    fn runs_of(&self, full: u32, quick: u32) -> u32 {
+        self.runs.unwrap_or(if self.quick { quick } else { full })
+    }
 }
 
 /// What the runs of a figure come to.
@@ -196,6 +211,14 @@ pub fn find(id: &str) -> Result<Box<dyn Figure>, String> {
         let near = nearest(id, known).map_or_else(String::new, |near| format!("did you mean '{near}'? "));
         format!("there is no figure '{id}'; {near}`weir figure list` shows all")
     })
+}
+
+/// The results of jobs by their names.
+fn by_name<'a>(
+    jobs: &'a [Job],
+    results: &'a [Result<RunResult, String>],
+) -> HashMap<&'a str, &'a Result<RunResult, String>> {
+    jobs.iter().map(|job| job.name.as_str()).zip(results).collect()
 }
 
 /// The mean of `values`; none if there are none.

@@ -80,7 +80,7 @@ impl Asked {
     }
 
     fn runs(&self, plan: &Plan) -> u32 {
-        plan.runs.unwrap_or(if plan.quick { 2 } else { self.runs })
+        plan.runs_of(self.runs, 2)
     }
 
     /// Each controller and signal that it is asked by.
@@ -157,16 +157,13 @@ impl OfRuns for Asked {
     }
 
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
-        let questions = self.questions(plan).into_iter().map(|question| (question.name(), question));
-        questions
-            .filter(|(name, _)| plan.only.as_ref().is_none_or(|only| name.contains(only.as_str())))
-            .map(|(name, question)| Job {
-                scenario: self.scenario(plan, &question),
-                name,
-                // The same draws with signals and without.
-                run: u64::from(question.run),
-            })
-            .collect()
+        let job = |question: Question| Job {
+            name: question.name(),
+            scenario: self.scenario(plan, &question),
+            // The same draws with signals and without.
+            run: u64::from(question.run),
+        };
+        self.questions(plan).into_iter().map(job).collect()
     }
 
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {

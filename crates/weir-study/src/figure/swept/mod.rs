@@ -126,13 +126,13 @@ impl Swept {
     }
 
     fn runs(&self, plan: &Plan) -> u32 {
-        plan.runs.unwrap_or(if plan.quick { 1 } else { self.file.runs })
+        plan.runs_of(self.file.runs, 1)
     }
 
     /// The combinations of a plan. Those of experiments are left out where only some cells are asked for.
     fn combinations(&self, plan: &Plan) -> Vec<Combination> {
         let mut all = cells::all(&self.file, &plan.variant, plan.quick);
-        all.retain(|one| plan.only.as_ref().is_none_or(|only| one.name().contains(only.as_str())));
+        all.retain(|one| plan.wants(&one.name()));
         all
     }
 }
