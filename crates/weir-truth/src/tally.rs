@@ -1,5 +1,7 @@
 //! Flows counted by verdict, with the intervals that their number gives.
 
+use std::collections::BTreeMap;
+
 use weir_core::wilson;
 use weir_law::Verdict;
 
@@ -76,6 +78,27 @@ impl Tally {
         }
         let [low, high] = self.interval(self.right);
         format!("{:.1} % ({low:.1} to {high:.1}) of {}", self.percent(self.right), self.flows)
+    }
+
+    /// All that is known of the flows, by name.
+    pub fn values(&self) -> BTreeMap<String, f64> {
+        let [low, high] = self.interval(self.right);
+        let values = [
+            ("flows", self.flows as f64),
+            ("right", self.right as f64),
+            ("responsive", self.responsive as f64),
+            ("unresponsive", self.unresponsive as f64),
+            ("unclassified", self.unclassified() as f64),
+            ("right_percent", self.percent(self.right)),
+            ("unclassified_percent", self.percent(self.unclassified())),
+            ("never_judged_percent", self.percent(self.never)),
+            ("ci95", (high - low) / 2.0),
+            ("ci95_low", low),
+            ("ci95_high", high),
+        ];
+        let more = [("round_trips", self.round_trips()), ("right_time_percent", self.right_time())];
+        let more = more.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        values.into_iter().chain(more).map(|(key, value)| (key.to_owned(), value)).collect()
     }
 }
 

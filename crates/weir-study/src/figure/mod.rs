@@ -31,7 +31,7 @@ use weir_core::words::nearest;
 use crate::batch::{self, Batch};
 use crate::engine::{Job, Options, StudyError};
 use weir_report::result::RunResult;
-use weir_world::World;
+use weir_world::{SIM, World};
 
 pub use about::{About, Plot, Value, Variant};
 pub use cell::{Cell, Place};
@@ -65,6 +65,16 @@ pub trait OfRuns: Sync {
     /// What the runs come to: one result per job, in the same order, or why it failed. Samples over time are with them
     /// if the plot is [`Plot::Time`].
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings;
+
+    /// Whether the same jobs run in world `sim` as well, to be compared.
+    fn is_beside_sim(&self, _: &Plan) -> bool {
+        false
+    }
+
+    /// What the comparison says: the results in the plan's world, and those in world `sim`.
+    fn beside_sim(&self, _: &Plan, _: &[Job], _: [&[Result<RunResult, String>]; 2]) -> Vec<Statement> {
+        Vec::new()
+    }
 }
 
 impl<T: OfRuns> Figure for T {
@@ -86,13 +96,25 @@ impl<T: OfRuns> Figure for T {
             Plot::Time => Cow::Owned(jobs.iter().zip(&batch.results).map(whole).collect()),
             _ => Cow::Borrowed(&batch.results),
         };
+        let mut findings = self.reduce(plan, jobs, &results);
+        let mut warnings = batch::warnings(jobs, &batch.results);
+        let mut batches = vec![batch];
+        if self.is_beside_sim(plan) {
+            let in_sim = |job: &Job| Job { name: format!("{}, in sim", job.name), ..job.clone() };
+            let in_sim: Vec<Job> = jobs.iter().map(in_sim).collect();
+            let sim = batch::run(&in_sim, SIM, options)?;
+            findings.statements.extend(self.beside_sim(plan, jobs, [&batches[0].results, &sim.results]));
+            warnings.extend(batch::warnings(&in_sim, &sim.results));
+            batches.push(sim);
+        }
+        let sum = |count: fn(&Batch) -> usize| batches.iter().map(count).sum();
         Ok(Made {
-            findings: self.reduce(plan, jobs, &results),
-            warnings: batch::warnings(jobs, &batch.results),
-            continued: batch.continued,
-            damaged: batch.damaged,
-            missing: batch.missing,
-            batch: Some(batch),
+            findings,
+            warnings,
+            continued: sum(|batch| batch.continued),
+            damaged: sum(|batch| batch.damaged),
+            missing: sum(|batch| batch.missing),
+            batches,
         })
     }
 }
@@ -104,8 +126,8 @@ pub struct Made {
     continued: usize,
     damaged: usize,
     missing: usize,
-    /// To be closed when all is written; none where results stay.
-    batch: Option<Batch>,
+    /// To be closed when all is made and written; none where results stay.
+    batches: Vec<Batch>,
 }
 
 /// How a figure is to be made.

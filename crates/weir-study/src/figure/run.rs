@@ -105,6 +105,8 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &Options) -> Result<Figure
     let texts =
         [("figure.txt", result.table.as_str()), ("figure.html", &result.html), ("figure.json", &json)];
     output::write_together(&options.out, &texts).map_err(StudyError::from)?;
-    made.batch.map_or(Ok(()), Batch::close)?;
+    if result.missing == 0 {
+        made.batches.into_iter().try_for_each(Batch::close)?;
+    }
     Ok(result)
 }

@@ -2,7 +2,6 @@
 //! and what it makes of each class.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 
 use serde::Deserialize;
 use weir_law::Preset;
@@ -16,9 +15,9 @@ use weir_truth::seen::{Case, Flow, Seen, mixed, of_run, word};
 use weir_truth::tally::Tally;
 use weir_truth::truth::classes;
 use weir_truth::{grid, tables};
-use weir_world::{RunOptions, SIM, run as run_in};
+use weir_world::Clock;
 
-use crate::figure::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Verdict};
+use crate::figure::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Verdict, by_name};
 
 const SETTING: &str = include_str!("../../../figures/law/accuracy/figure.toml");
 
@@ -44,8 +43,8 @@ pub(in crate::figure) struct Accuracy {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Mixes {
-    full: u64,
-    quick: u64,
+    full: u32,
+    quick: u32,
 }
 
 /// What is asked of the law, in percent unless it says otherwise.
@@ -85,13 +84,13 @@ impl Accuracy {
     }
 
     fn cases(&self, plan: &Plan) -> Vec<Case> {
-        let all = match plan.variant.as_str() {
+        match plan.variant.as_str() {
             "grid" => grid::cases(self.judged, word(self.judged), plan.seed, plan.quick),
             variant => {
                 let mixes = if variant == "real" { self.real } else { self.mixes };
-                let count = plan.runs.map_or(if plan.quick { mixes.quick } else { mixes.full }, u64::from);
-                let first =
-                    if variant == "fit" { 0 } else { CHECK } + plan.seed.saturating_sub(1) * mixes.full;
+                let count = u64::from(plan.runs_of(mixes.full, mixes.quick));
+                let first = if variant == "fit" { 0 } else { CHECK }
+                    + plan.seed.saturating_sub(1) * u64::from(mixes.full);
                 let draw = match variant {
                     "lone" => lone,
                     "real" => real,
@@ -105,9 +104,7 @@ impl Accuracy {
                     })
                     .collect()
             }
-        };
-        let is_wanted = |case: &Case| plan.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()));
-        all.into_iter().filter(is_wanted).collect()
+        }
     }
 }
 
@@ -122,17 +119,10 @@ impl OfRuns for Accuracy {
     }
 
     fn reduce(&self, plan: &Plan, jobs: &[Job], results: &[Result<RunResult, String>]) -> Findings {
-        let known: BTreeMap<&str, &Result<RunResult, String>> =
-            jobs.iter().map(|job| job.name.as_str()).zip(results).collect();
+        let known = by_name(jobs, results);
         let mut flows = Vec::new();
-        let mut alike = Alike::default();
         for (run, case) in self.cases(plan).iter().enumerate() {
             let Some(Ok(result)) = known.get(case.name.as_str()) else { continue };
-            if plan.world.name() != SIM.name() {
-                let stop = AtomicBool::new(false);
-                let there = run_in(&case.scenario, &RunOptions { world: SIM, ..RunOptions::new(&stop) });
-                there.iter().for_each(|there| alike.compare(case, result, there, &self.policy));
-            }
             flows.extend(of_run(case, result, &self.policy).into_iter().map(|seen| Flow {
                 preset: case.preset,
                 queue: case.queue.clone(),
@@ -143,19 +133,31 @@ impl OfRuns for Accuracy {
         let presets: Vec<&'static str> = self.presets_of(&plan.variant).into_iter().map(word).collect();
         let cells = presets.iter().flat_map(|preset| self.cells(preset, &flows)).collect();
         let tables = tables::all(&presets, &flows);
-        let mut statements = self.statements(&flows);
-        if alike.tally.flows > 0 {
-            let share = alike.tally.percent(alike.tally.right);
-            statements.push(Statement {
-                text: "flows have the verdicts that they have in world sim (there)".to_owned(),
-                paper: format!("at least {} %", self.target.alike),
-                measured: alike.words(),
-                verdict: (share >= self.target.alike).into(),
-                interval: Some(alike.tally.interval(alike.tally.right)),
-                ..Statement::default()
-            });
-        }
+        let statements = self.statements(&flows);
         Findings { cells, statements, html: tables::html(&tables), text: tables::text(&tables) }
+    }
+
+    fn is_beside_sim(&self, plan: &Plan) -> bool {
+        plan.world.clock() != Clock::Virtual
+    }
+
+    fn beside_sim(
+        &self,
+        plan: &Plan,
+        jobs: &[Job],
+        [here, there]: [&[Result<RunResult, String>]; 2],
+    ) -> Vec<Statement> {
+        let (here, there) = (by_name(jobs, here), by_name(jobs, there));
+        let mut alike = Alike::default();
+        for case in &self.cases(plan) {
+            let name = case.name.as_str();
+            if let (Some(Ok(here)), Some(Ok(there))) = (here.get(name), there.get(name)) {
+                alike.compare(case, here, there, &self.policy);
+            }
+        }
+        let what = "flows have the verdicts that they have in world sim (there)".to_owned();
+        let statement = at_least(what, self.target.alike, &alike.tally, alike.words());
+        Vec::from_iter((alike.tally.flows > 0).then_some(statement))
     }
 }
 
@@ -182,7 +184,7 @@ impl Accuracy {
                 cells.push(Cell {
                     measured: Some(tally.percent(tally.right)),
                     runs: by_run.values().map(of_run).collect(),
-                    more: values(&tally),
+                    more: tally.values(),
                     ..Cell::at(Place::new(&self.about, [preset, class, signal]))
                 });
             }
@@ -198,23 +200,16 @@ impl Accuracy {
         };
         let target = &self.target;
         let mut statements = Vec::new();
-        let mut at_least = |what: &str, wanted: &[&str], least: f64| {
-            let tally = Tally::of(of(wanted));
-            let share = tally.percent(tally.right);
-            statements.push(Statement {
-                text: format!("{judged}: {what}: right"),
-                paper: format!("at least {least} %"),
-                measured: tally.words(),
-                verdict: if tally.flows == 0 { Verdict::CannotTell } else { (share >= least).into() },
-                interval: Some(tally.interval(tally.right)),
-                ..Statement::default()
-            });
-        };
-        at_least("flows with AIMD", &["aimd"], target.answering);
-        at_least("flows with scalable control", &["scalable"], target.answering);
-        at_least("flows with BBR 2 and 3", &["bbr"], target.bbr);
-        at_least("flows that answer nothing", &["unresponsive"], target.unresponsive);
-        at_least("adversaries", &["adversary"], target.unresponsive);
+        for (what, class, least) in [
+            ("flows with AIMD", "aimd", target.answering),
+            ("flows with scalable control", "scalable", target.answering),
+            ("flows with BBR 2 and 3", "bbr", target.bbr),
+            ("flows that answer nothing", "unresponsive", target.unresponsive),
+            ("adversaries", "adversary", target.unresponsive),
+        ] {
+            let tally = Tally::of(of(&[class]));
+            statements.push(at_least(format!("{judged}: {what}: right"), least, &tally, tally.words()));
+        }
         let known = ["aimd", "scalable", "bbr", "unresponsive", "adversary"];
         let tally = Tally::of(of(&known));
         statements.push(Statement {
@@ -277,23 +272,15 @@ impl Accuracy {
     }
 }
 
-/// What a row has besides the share.
-fn values(tally: &Tally) -> BTreeMap<String, f64> {
-    let [low, high] = tally.interval(tally.right);
-    let values = [
-        ("flows", tally.flows as f64),
-        ("right", tally.right as f64),
-        ("responsive", tally.responsive as f64),
-        ("unresponsive", tally.unresponsive as f64),
-        ("unclassified", tally.unclassified() as f64),
-        ("right_percent", tally.percent(tally.right)),
-        ("unclassified_percent", tally.percent(tally.unclassified())),
-        ("never_judged_percent", tally.percent(tally.never)),
-        ("ci95", (high - low) / 2.0),
-        ("ci95_low", low),
-        ("ci95_high", high),
-    ];
-    let more = [("round_trips", tally.round_trips()), ("right_time_percent", tally.right_time())];
-    let more = more.into_iter().filter_map(|(key, value)| Some((key, value?)));
-    values.into_iter().chain(more).map(|(key, value)| (key.to_owned(), value)).collect()
+/// That so many percent of the flows are right.
+fn at_least(text: String, least: f64, tally: &Tally, measured: String) -> Statement {
+    let holds = tally.percent(tally.right) >= least;
+    Statement {
+        text,
+        paper: format!("at least {least} %"),
+        measured,
+        verdict: if tally.flows == 0 { Verdict::CannotTell } else { holds.into() },
+        interval: Some(tally.interval(tally.right)),
+        ..Statement::default()
+    }
 }

@@ -184,7 +184,7 @@ impl Figure for Swept {
             continued: made.reused,
             damaged: made.damaged,
             missing: extracts.iter().filter(|one| one.is_err()).count(),
-            batch: None,
+            batches: Vec::new(),
         })
     }
 }
