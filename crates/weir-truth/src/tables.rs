@@ -7,7 +7,7 @@ use std::fmt::Write;
 use weir_report::page::escape;
 use weir_report::summary::{render, table};
 
-use crate::seen::Flow;
+use crate::seen::{Flow, Seen};
 use crate::tally::Tally;
 use crate::truth::classes;
 
@@ -91,6 +91,25 @@ fn parts(title: &str, presets: &[&str], flows: &[Flow], part: impl Fn(&Flow) -> 
         header: header.collect(),
         rows: rows.collect(),
     }
+}
+
+/// The parts of the flows, by controller, queue or transport, that have `least` flows or more and in which less than so
+/// many percent are right: the worst first, each in words.
+pub fn weakest<'a>(flows: impl Iterator<Item = &'a Flow>, least: u64, percent: f64) -> Vec<String> {
+    let mut parts: BTreeMap<&str, Vec<&Seen>> = BTreeMap::new();
+    for Flow { queue, seen, .. } in flows {
+        for part in [seen.controller.as_str(), queue, seen.transport] {
+            parts.entry(part).or_default().push(seen);
+        }
+    }
+    let tallies = parts.into_iter().map(|(part, seen)| (part, Tally::of(seen)));
+    let mut weak: Vec<(f64, String)> = tallies
+        .filter(|(_, tally)| tally.flows >= least)
+        .map(|(part, tally)| (tally.percent(tally.right), format!("{part} {}", tally.words())))
+        .filter(|(share, _)| *share < percent)
+        .collect();
+    weak.sort_by(|one, other| one.0.total_cmp(&other.0));
+    weak.into_iter().map(|(_, words)| words).collect()
 }
 
 /// For the terminal.

@@ -243,23 +243,9 @@ impl Accuracy {
     /// Whether there is a part of the flows, by controller, queue or transport, in which the law is often wrong.
     fn weakest(&self, flows: &[Flow], known: &[&str]) -> Statement {
         let judged = word(self.judged);
-        let mut parts: BTreeMap<String, Vec<&Seen>> = BTreeMap::new();
-        for flow in flows.iter().filter(|flow| flow.preset == judged && known.contains(&flow.seen.class)) {
-            let seen = &flow.seen;
-            for part in [seen.controller.as_str(), &flow.queue, seen.transport] {
-                parts.entry(part.to_owned()).or_default().push(seen);
-            }
-        }
-        let mut weak: Vec<(f64, String)> = parts
-            .into_iter()
-            .map(|(part, seen)| (part, Tally::of(seen)))
-            .filter(|(_, tally)| tally.flows >= self.target.cell_flows)
-            .map(|(part, tally)| (tally.percent(tally.right), format!("{part} {}", tally.words())))
-            .filter(|(share, _)| *share < self.target.cell)
-            .collect();
-        weak.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let words: Vec<String> = weak.into_iter().map(|(_, words)| words).collect();
         let cell_flows = self.target.cell_flows;
+        let is_known = |flow: &&Flow| flow.preset == judged && known.contains(&flow.seen.class);
+        let words = tables::weakest(flows.iter().filter(is_known), cell_flows, self.target.cell);
         Statement {
             text: format!(
                 "{judged}: no controller, queue or transport with {cell_flows} flows or more is judged right less often"

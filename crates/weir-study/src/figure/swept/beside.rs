@@ -8,7 +8,6 @@ use std::fmt::Write;
 use weir_report::page;
 use weir_report::summary::{render, table};
 
-use super::cells::Combination;
 use super::claim::Table;
 use super::extract::Extract;
 use super::file::Compared;
@@ -44,12 +43,12 @@ pub(super) fn beside(
     table: &Table,
     sim: &[Vec<Option<&Extract>>],
 ) -> Beside {
-    let row = |(index, one): (usize, &Combination)| {
+    let row = |index: usize| {
         let (runs, is_clean) = counting(&table.runs[index]);
         let pairs = compared.iter().map(|number| pair(number, &runs, &sim[index])).collect();
-        (name(table, one) + if is_clean { "" } else { "*" }, pairs)
+        (table.name(index, 0..table.axes.len()) + if is_clean { "" } else { "*" }, pairs)
     };
-    let rows: Vec<(String, Vec<Pair>)> = table.combinations.iter().enumerate().map(row).collect();
+    let rows: Vec<(String, Vec<Pair>)> = (0..table.combinations.len()).map(row).collect();
     Beside { html: html(world, compared, &rows), text: text(world, compared, &rows) }
 }
 
@@ -60,26 +59,11 @@ fn counting<'a>(runs: &[Option<&'a Extract>]) -> (Vec<Option<&'a Extract>>, bool
     if clean.is_empty() { (runs.to_vec(), false) } else { (clean, true) }
 }
 
-/// The labels of a cell, each number with the axis that it is on.
-fn name(table: &Table, one: &Combination) -> String {
-    let label = |(axis, label): (&super::file::AxisFile, &String)| {
-        let is_number = label.starts_with(|c: char| c.is_ascii_digit());
-        if is_number { format!("{} {label}", axis.name) } else { label.clone() }
-    };
-    let there = table.axes.iter().zip(&one.labels).filter(|(_, label)| !label.is_empty());
-    there.map(label).collect::<Vec<_>>().join(", ")
-}
-
 fn pair(number: &Compared, real: &[Option<&Extract>], sim: &[Option<&Extract>]) -> Pair {
-    let of = |run: &Extract| {
-        let own = run.number(&number.of, &number.measure)? * number.scale;
-        let Some(over) = &number.over else { return Some(own) };
-        let other = run.number(&over.of, &over.measure)? * over.scale;
-        (other != 0.0).then(|| own / other)
-    };
-    let spread = |runs: &[Option<&Extract>]| {
-        Spread::of(&runs.iter().flatten().filter_map(|run| of(run)).collect::<Vec<_>>())
-    };
+    let Compared { of, measure, scale, over, .. } = number;
+    let of = |run: &&Extract| run.scaled(of, measure, *scale, over.as_ref());
+    let spread =
+        |runs: &[Option<&Extract>]| Spread::of(&runs.iter().flatten().filter_map(of).collect::<Vec<_>>());
     Pair { real: spread(real), virtual_time: spread(sim) }
 }
 

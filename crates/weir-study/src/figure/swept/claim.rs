@@ -21,6 +21,19 @@ impl Table<'_> {
         all.filter(|(_, one)| is_of(one) && one.is_in(self.axes, cells)).map(|(index, _)| index).collect()
     }
 
+    /// What a combination is called by its labels on some axes.
+    pub(super) fn name(&self, index: usize, axes: impl IntoIterator<Item = usize>) -> String {
+        let labels = axes.into_iter().map(|axis| (&self.axes[axis], &self.combinations[index].labels[axis]));
+        // A grid need not have every axis.
+        let there = labels.filter(|(_, label)| !label.is_empty());
+        let named = there.map(|(axis, label)| match label.starts_with(|c: char| c.is_ascii_digit()) {
+            // A number alone does not say what it is.
+            true => format!("{} {label}", axis.name),
+            false => label.clone(),
+        });
+        named.collect::<Vec<_>>().join(", ")
+    }
+
     /// The number of a claim in a run of a combination.
     fn number(&self, claim: &Claim, combination: usize, run: usize) -> Option<f64> {
         let own = self.runs[combination].get(run).copied().flatten()?;

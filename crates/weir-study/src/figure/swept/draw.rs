@@ -91,17 +91,7 @@ impl Table<'_> {
         let axes: Vec<usize> = axes.iter().map(|name| self.axis(name)).collect();
         let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
         for index in selected {
-            let label = |axis: &usize| {
-                let label = &self.combinations[*index].labels[*axis];
-                // A number alone does not say what it is.
-                match label.starts_with(|c: char| c.is_ascii_digit()) {
-                    true => format!("{} {label}", self.axes[*axis].name),
-                    false => label.clone(),
-                }
-            };
-            // A grid need not have every axis.
-            let there = axes.iter().filter(|axis| !self.combinations[*index].labels[**axis].is_empty());
-            let name = there.map(label).collect::<Vec<_>>().join(", ");
+            let name = self.name(*index, axes.iter().copied());
             match groups.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, members)) => members.push(*index),
                 None => groups.push((name, vec![*index])),
@@ -110,13 +100,14 @@ impl Table<'_> {
         groups
     }
 
-    /// A measure over the runs of a combination.
-    fn spread(&self, index: usize, measure: &Measure) -> Option<Spread> {
-        let values = self.runs[index].iter().flatten();
-        let values: Vec<f64> = values
-            .filter_map(|run| Some(run.number(&measure.of, &measure.measure)? * measure.scale))
-            .collect();
-        Spread::of(&values)
+    /// A measure, or what it is over another one, over the runs of a combination.
+    fn spread(&self, index: usize, measure: &Measure, over: Option<&Measure>) -> Option<Spread> {
+        let runs = self.runs[index].iter().flatten();
+        Spread::of(
+            &runs
+                .filter_map(|run| run.scaled(&measure.of, &measure.measure, measure.scale, over))
+                .collect::<Vec<_>>(),
+        )
     }
 
     /// The score of a measure over the runs of a combination, against the same runs of the one with other labels.
@@ -188,7 +179,7 @@ fn lines_chart<'a>(
                         .iter()
                         .position(|label| *label == table.combinations[*index].labels[across_axis])?;
                     let spread = match score_over.is_empty() {
-                        true => table.spread(*index, measure)?,
+                        true => table.spread(*index, measure, None)?,
                         false => table.score(*index, measure, score_over)?,
                     };
                     Some(SpreadPoint {
@@ -243,22 +234,7 @@ fn matrix<'a>(table: &Table, chart: &'a Chart) -> (Head<'a>, Vec<Drawn>) {
     };
     let selected = table.select(None, cells);
     let (row_axis, column_axis) = (table.axis(rows), table.axis(columns));
-    let value = |index: usize| {
-        let runs = table.runs[index].iter().flatten();
-        let values: Vec<f64> = runs
-            .filter_map(|run| {
-                let own = run.number(&of.of, &of.measure)? * of.scale;
-                match over {
-                    None => Some(own),
-                    Some(over) => {
-                        let other = run.number(&over.of, &over.measure)? * over.scale;
-                        (other != 0.0).then(|| own / other)
-                    }
-                }
-            })
-            .collect();
-        Spread::of(&values)
-    };
+    let value = |index: usize| table.spread(index, of, over.as_ref());
     // What the matrix is about may not exist on a whole row: the rate of a class without flows.
     let is_there = |index: &usize| value(*index).is_some();
     let there: Vec<usize> = selected.iter().copied().filter(is_there).collect();

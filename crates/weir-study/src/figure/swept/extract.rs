@@ -7,6 +7,7 @@ use weir_report::result::RunResult;
 use weir_scenario::Scenario;
 use weir_world::World;
 
+use super::file::Measure;
 use crate::engine::{Job, Keeper, List, Made, Options, Origin, Store, StudyError};
 use crate::sweep::{Numbers, numbers};
 
@@ -57,6 +58,14 @@ impl Extract {
     /// The number called `measure` of `of`.
     pub(super) fn number(&self, of: &str, measure: &str) -> Option<f64> {
         self.numbers.iter().find(|(whose, name, _)| whose == of && name == measure).map(|(.., value)| *value)
+    }
+
+    /// The same times `scale`, over another number if one is given.
+    pub(super) fn scaled(&self, of: &str, measure: &str, scale: f64, over: Option<&Measure>) -> Option<f64> {
+        let own = self.number(of, measure)? * scale;
+        let Some(over) = over else { return Some(own) };
+        let other = self.number(&over.of, &over.measure)? * over.scale;
+        (other != 0.0).then(|| own / other)
     }
 }
 
