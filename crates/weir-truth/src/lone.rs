@@ -47,16 +47,8 @@ pub fn lone(number: u64, preset: Preset) -> Mix {
             ..Flow::of(Stack::Udp)
         }
     });
-    let of = Setting {
-        marks,
-        is_l4s: matches!(kind, "dualpi2" | "pi2"),
-        rtt,
-        length,
-        spread: (10.0 * rtt).max(1.0),
-        stretches: random.happens(0.2),
-        offloads: random.happens(0.2),
-        fair: rate / f64::from(count + u32::from(udp.is_some())),
-    };
+    let fair = rate / f64::from(count + u32::from(udp.is_some()));
+    let of = Setting::draw(&mut random, (kind, marks), rtt, length, fair);
     let mut mix = Mix {
         number,
         scenario: scenario(format!("lone mix {number}"), number, preset, bottleneck, length),

@@ -179,16 +179,7 @@ pub fn mix(number: u64, preset: Preset) -> Mix {
     let mut bottleneck = Bottleneck::new(Rate::from_bits_per_sec(rate as u64), micros(rtt), qdisc);
     bottleneck.position = (random.between(0.03, 0.97) * 1000.0).round() / 1000.0;
     Impaired::draw(&mut random, rtt, bottleneck.position).put(&mut bottleneck);
-    let of = Setting {
-        marks,
-        is_l4s: matches!(kind, "dualpi2" | "pi2"),
-        rtt,
-        length,
-        spread: (10.0 * rtt).max(1.0),
-        stretches: random.happens(0.2),
-        offloads: random.happens(0.2),
-        fair: rate / count as f64,
-    };
+    let of = Setting::draw(&mut random, (kind, marks), rtt, length, rate / count as f64);
     // Flows of one kind only are as common in the world as mixtures are.
     let alike = random.happens(0.3).then(|| of.class(&mut random)).filter(|class| *class != Class::Udp);
     let has_requests = random.happens(0.25);
@@ -273,19 +264,39 @@ impl Impaired {
 
 /// What the flows of a mix share.
 pub(crate) struct Setting {
-    pub(crate) marks: bool,
-    pub(crate) is_l4s: bool,
-    pub(crate) rtt: f64,
-    pub(crate) length: f64,
+    marks: bool,
+    is_l4s: bool,
+    rtt: f64,
+    length: f64,
     /// Over how much time they start.
-    pub(crate) spread: f64,
-    pub(crate) stretches: bool,
-    pub(crate) offloads: bool,
+    spread: f64,
+    stretches: bool,
+    offloads: bool,
     /// An equal share of the link, in bits per second.
-    pub(crate) fair: f64,
+    fair: f64,
 }
 
 impl Setting {
+    /// At a queue of that kind, which marks or does not, over `rtt` and `length` seconds.
+    pub(crate) fn draw(
+        random: &mut Random,
+        (kind, marks): (&str, bool),
+        rtt: f64,
+        length: f64,
+        fair: f64,
+    ) -> Self {
+        Self {
+            marks,
+            is_l4s: matches!(kind, "dualpi2" | "pi2"),
+            rtt,
+            length,
+            spread: (10.0 * rtt).max(1.0),
+            stretches: random.happens(0.2),
+            offloads: random.happens(0.2),
+            fair,
+        }
+    }
+
     pub(crate) fn class(&self, random: &mut Random) -> Class {
         let scalable = if self.is_l4s {
             0.45
