@@ -13,5 +13,7 @@ pub mod figure;
 mod stats;
 pub mod suite;
 pub mod sweep;
+#[cfg(test)]
+mod testing;
 
 pub use engine::{CELLS, Foreign, Job, Options, Progress, StudyError};

@@ -1,47 +1,29 @@
 //! What suites and figures make of runs that fail, panic or are interrupted, and what they take from an earlier
 //! command. Sweeps stand on the same engine; what they make of it is tested beside their code.
 
+#[path = "../src/testing.rs"]
+mod testing;
+
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use weir_report::result::RunResult;
-use weir_scenario::{Refusal, Scenario};
+use weir_scenario::Scenario;
 use weir_study::figure::{self, About, Cell, FigureResult, Findings, OfRuns, Place, Plan, Statement};
 use weir_study::suite::{self, SuiteResult};
 use weir_study::{CELLS, Job, Options, Progress, StudyError};
-use weir_world::{Clock, RunError, RunOptions, SIM, World};
+use weir_world::{RunError, RunOptions};
 
-/// World `sim`, in which the runs behind two queues come to nothing. It counts what it runs.
-struct Faulty {
-    runs: AtomicUsize,
-}
+use testing::Faulty;
 
-impl World for Faulty {
-    fn name(&self) -> &'static str {
-        SIM.name()
-    }
-
-    fn clock(&self) -> Clock {
-        SIM.clock()
-    }
-
-    fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
-        SIM.check(scenario)
-    }
-
-    fn run(&self, scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
-        self.runs.fetch_add(1, Ordering::Relaxed);
-        match scenario.bottleneck.qdisc.kind() {
-            "fq" => panic!("no bucket is {}", "left"),
-            "dualpi2" => Err(RunError::Scenario("no namespace".to_owned())),
-            _ => SIM.run(scenario, options),
-        }
-    }
-}
-
+/// World `sim`, in which the runs behind two queues come to nothing.
 fn faulty() -> &'static Faulty {
-    Box::leak(Box::new(Faulty { runs: AtomicUsize::new(0) }))
+    Faulty::new(|scenario| match scenario.bottleneck.qdisc.kind() {
+        "fq" => panic!("no bucket is {}", "left"),
+        "dualpi2" => Err(RunError::Scenario("no namespace".to_owned())),
+        _ => Ok(()),
+    })
 }
 
 /// Goodput over rate, round-trip time and controller.
@@ -162,12 +144,11 @@ fn a_panic_in_one_run_of_a_figure_is_reported_and_the_others_end() {
     assert_eq!(result.warnings, [format!("cubic, 5mbit, 10ms: {PANIC}")]);
 
     // What failed is made again, and only that.
-    let runs = || world.runs.load(Ordering::Relaxed);
-    assert_eq!(runs(), 8);
+    assert_eq!(world.runs(), 8);
     let again = make_figure(&figure("fq", HEAT), world, &options);
-    assert_eq!((again.continued, runs()), (7, 9));
+    assert_eq!((again.continued, world.runs()), (7, 9));
     let mended = make_figure(&figure("codel", HEAT), world, &options);
-    assert_eq!((mended.continued, mended.missing, runs()), (7, 0, 10));
+    assert_eq!((mended.continued, mended.missing, world.runs()), (7, 0, 10));
 }
 
 #[test]
@@ -250,7 +231,7 @@ fn an_interrupt_loses_nothing_that_has_ended() {
         let result = make_suite(folder.path(), &["pfifo", "codel", "pie"], world, options);
         assert_eq!((result.continued, result.damaged, result.missing), (1, 2, 0));
     });
-    assert_eq!((seen.load(Ordering::Relaxed), world.runs.load(Ordering::Relaxed)), (6, 8));
+    assert_eq!((seen.load(Ordering::Relaxed), world.runs()), (6, 8));
     // All have a result: what is made next is made anew.
     assert!(!folder.path().join("out").join(CELLS).exists());
     run(2, 7, &seen, &|options| {
@@ -278,7 +259,7 @@ fn the_same_queue_in_other_words_runs_once_and_has_both_folders() {
     let options = Options::new(folder.path().join("out"), RunOptions::new(&stop));
     let world = faulty();
     let result = make_suite(folder.path(), &["codel", "codel target 5ms"], world, &options);
-    assert_eq!((result.rows.len(), result.missing, world.runs.load(Ordering::Relaxed)), (4, 0, 2));
+    assert_eq!((result.rows.len(), result.missing, world.runs()), (4, 0, 2));
     for name in ["1--codel", "1--codel-target-5ms"] {
         assert!(folder.path().join("out/runs").join(name).join("run.json").exists(), "{name}");
     }

@@ -1,14 +1,13 @@
 //! What comes of cells that run, fail or are there already.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use weir_report::result::RunResult;
-use weir_scenario::{Refusal, Scenario};
-use weir_world::{Clock, RunError, RunOptions, SIM, World};
+use weir_world::{RunError, RunOptions};
 
 use super::super::{MOST_CELLS, Sweep, SweepResult};
 use super::run;
+use crate::testing::Faulty;
 use crate::{Foreign, Options};
 
 const SWEEP: &str = r#"
@@ -25,41 +24,20 @@ controller = "reno"
 duration = "300ms"
 "#;
 
-/// World `sim`, in which some cells come to nothing unless `is_sound`. It counts what it runs.
-struct Faulty {
-    is_sound: bool,
-    runs: AtomicUsize,
-}
-
-impl World for Faulty {
-    fn name(&self) -> &'static str {
-        SIM.name()
-    }
-
-    fn clock(&self) -> Clock {
-        SIM.clock()
-    }
-
-    fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
-        SIM.check(scenario)
-    }
-
-    fn run(&self, scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {
-        self.runs.fetch_add(1, Ordering::Relaxed);
+fn faulty() -> &'static Faulty {
+    Faulty::new(|scenario| {
         let controller = scenario.flows[0].controller.as_str();
         match (controller, scenario.bottleneck.rate.bits_per_sec()) {
-            ("cubic", 5_000_000) if !self.is_sound => panic!("the window is {}", "gone"),
-            ("reno", 5_000_000) if !self.is_sound => {
-                std::panic::panic_any(Foreign("a rule of one's own failed".to_owned()))
-            }
-            ("bbr", 2_000_000) if !self.is_sound => Err(RunError::Scenario("no namespace".to_owned())),
-            _ => SIM.run(scenario, options),
+            ("cubic", 5_000_000) => panic!("the window is {}", "gone"),
+            ("reno", 5_000_000) => std::panic::panic_any(Foreign("a rule of one's own failed".to_owned())),
+            ("bbr", 2_000_000) => Err(RunError::Scenario("no namespace".to_owned())),
+            _ => Ok(()),
         }
-    }
+    })
 }
 
-fn faulty(is_sound: bool) -> &'static Faulty {
-    Box::leak(Box::new(Faulty { is_sound, runs: AtomicUsize::new(0) }))
+fn sound() -> &'static Faulty {
+    Faulty::new(|_| Ok(()))
 }
 
 fn make(folder: &std::path::Path, text: &str, retry: bool, world: Option<&'static Faulty>) -> SweepResult {
@@ -108,7 +86,7 @@ fn a_workload_has_a_row_behind_the_flows() {
 #[test]
 fn a_failed_cell_is_recorded_and_the_rest_finished() {
     let folder = tempfile::tempdir().unwrap();
-    let result = make(folder.path(), SWEEP, false, Some(faulty(false)));
+    let result = make(folder.path(), SWEEP, false, Some(faulty()));
     let failed: Vec<(usize, &str)> =
         result.meta.failed_cells.iter().map(|cell| (cell.cell, cell.error.as_str())).collect();
     assert_eq!(
@@ -127,23 +105,22 @@ fn a_failed_cell_is_recorded_and_the_rest_finished() {
     assert!(rows[2].starts_with("2,2000000,bbr,0,,,") && rows[2].ends_with(",no namespace"), "{}", rows[2]);
 
     // What failed is not run again, unless that is asked for.
-    let sound = faulty(true);
-    let again = make(folder.path(), SWEEP, false, Some(sound));
-    let runs = || sound.runs.load(Ordering::Relaxed);
-    assert_eq!((again.meta.failed_cells.len(), again.reused, runs()), (3, 6, 0));
-    let again = make(folder.path(), SWEEP, true, Some(sound));
-    assert_eq!((again.meta.failed_cells.len(), again.reused, runs()), (0, 3, 3));
+    let world = sound();
+    let again = make(folder.path(), SWEEP, false, Some(world));
+    assert_eq!((again.meta.failed_cells.len(), again.reused, world.runs()), (3, 6, 0));
+    let again = make(folder.path(), SWEEP, true, Some(world));
+    assert_eq!((again.meta.failed_cells.len(), again.reused, world.runs()), (0, 3, 3));
 }
 
 #[test]
 fn values_that_mean_the_same_run_once_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let axis = "bottleneck.qdisc = [\"pfifo limit 20p\", \"bfifo limit 20p\"]\n";
-    let world = faulty(true);
+    let world = sound();
     let same = SWEEP.replacen("[sweep]\n", &format!("[sweep]\n{axis}"), 1).replace("bfifo", "pfifo  ");
     let result = make(folder.path(), &same, false, Some(world));
     assert_eq!((result.meta.cells, result.meta.missing_cells), (12, 0));
-    assert_eq!(world.runs.load(Ordering::Relaxed), 6);
+    assert_eq!(world.runs(), 6);
 }
 
 #[test]
