@@ -6,16 +6,20 @@ use weir_report::result::RunResult;
 use weir_scenario::{Refusal, Scenario};
 use weir_world::{Clock, RunError, RunOptions, SIM, World};
 
-/// World `sim`, in which some runs come to nothing. It counts what it runs.
+/// World `sim`, maybe under the name of another, in which some runs come to nothing. It counts what it runs.
 pub(crate) struct Faulty {
+    named: &'static dyn World,
     fault: fn(&Scenario) -> Result<(), RunError>,
     runs: AtomicUsize,
 }
 
 impl Faulty {
-    /// One in which those runs come to nothing for which `fault` fails or panics.
-    pub(crate) fn new(fault: fn(&Scenario) -> Result<(), RunError>) -> &'static Self {
-        Box::leak(Box::new(Self { fault, runs: AtomicUsize::new(0) }))
+    /// One with name and clock of `named`, in which those runs come to nothing for which `fault` fails or panics.
+    pub(crate) fn new(
+        named: &'static dyn World,
+        fault: fn(&Scenario) -> Result<(), RunError>,
+    ) -> &'static Self {
+        Box::leak(Box::new(Self { named, fault, runs: AtomicUsize::new(0) }))
     }
 
     /// How many runs there were.
@@ -26,11 +30,11 @@ impl Faulty {
 
 impl World for Faulty {
     fn name(&self) -> &'static str {
-        SIM.name()
+        self.named.name()
     }
 
     fn clock(&self) -> Clock {
-        SIM.clock()
+        self.named.clock()
     }
 
     fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {

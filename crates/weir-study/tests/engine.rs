@@ -13,13 +13,13 @@ use weir_scenario::Scenario;
 use weir_study::figure::{self, About, Cell, FigureResult, Findings, OfRuns, Place, Plan, Statement};
 use weir_study::suite::{self, SuiteResult};
 use weir_study::{CELLS, Job, Options, Progress, StudyError};
-use weir_world::{RunError, RunOptions};
+use weir_world::{RunError, RunOptions, SIM};
 
 use testing::Faulty;
 
 /// World `sim`, in which the runs behind two queues come to nothing.
 fn faulty() -> &'static Faulty {
-    Faulty::new(|scenario| match scenario.bottleneck.qdisc.kind() {
+    Faulty::new(SIM, |scenario| match scenario.bottleneck.qdisc.kind() {
         "fq" => panic!("no bucket is {}", "left"),
         "dualpi2" => Err(RunError::Scenario("no namespace".to_owned())),
         _ => Ok(()),

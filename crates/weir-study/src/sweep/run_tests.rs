@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::atomic::AtomicBool;
 
-use weir_world::{RunError, RunOptions};
+use weir_world::{RunError, RunOptions, SIM};
 
 use super::super::{MOST_CELLS, Sweep, SweepResult};
 use super::run;
@@ -25,7 +25,7 @@ duration = "300ms"
 "#;
 
 fn faulty() -> &'static Faulty {
-    Faulty::new(|scenario| {
+    Faulty::new(SIM, |scenario| {
         let controller = scenario.flows[0].controller.as_str();
         match (controller, scenario.bottleneck.rate.bits_per_sec()) {
             ("cubic", 5_000_000) => panic!("the window is {}", "gone"),
@@ -37,7 +37,7 @@ fn faulty() -> &'static Faulty {
 }
 
 fn sound() -> &'static Faulty {
-    Faulty::new(|_| Ok(()))
+    Faulty::new(SIM, |_| Ok(()))
 }
 
 fn make(folder: &std::path::Path, text: &str, retry: bool, world: Option<&'static Faulty>) -> SweepResult {
