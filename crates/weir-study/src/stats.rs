@@ -24,7 +24,7 @@ impl Spread {
     /// Over `values`; none if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len() as f64;
-        let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)?;
+        let mean = mean(values)?;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let deviation = if values.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 };
         Some(Self {
@@ -36,6 +36,11 @@ impl Spread {
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         })
     }
+}
+
+/// The mean of `values`; none if there are none.
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// The quantile of Student's t that leaves 2.5 % above it.

@@ -9,7 +9,7 @@ use super::{About, mean};
 use weir_report::result::RunResult;
 
 /// One cell of a figure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Cell {
     /// Where it is: in JSON a key for each axis.
     #[serde(flatten)]
@@ -38,17 +38,7 @@ pub struct Cell {
 impl Cell {
     /// A cell that is still empty.
     pub fn at(place: Place) -> Self {
-        Self {
-            place,
-            paper: None,
-            paper_says: None,
-            measured: None,
-            runs: Vec::new(),
-            more: BTreeMap::new(),
-            notes: Vec::new(),
-            over_time: None,
-            is_bound: false,
-        }
+        Self { place, ..Self::default() }
     }
 
     /// The cell with the mean over its runs.
@@ -59,7 +49,7 @@ impl Cell {
 }
 
 /// Where a cell is: each axis with the cell's label on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place(Vec<(String, String)>);
 
 impl Place {

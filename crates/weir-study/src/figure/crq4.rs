@@ -9,8 +9,6 @@ use super::setting::{FlowKind, scenario, uses_ecn};
 use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, by_name};
 use weir_report::result::RunResult;
 
-const SETTING: &str = include_str!("../../figures/crq/4/figure.toml");
-
 /// The figure's file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,14 +47,6 @@ struct Spot<'a> {
 }
 
 impl Crq4 {
-    /// The figure as its file has it.
-    ///
-    /// # Panics
-    /// If the file that is built in is wrong; the tests load it.
-    pub(super) fn load() -> Self {
-        toml::from_str(SETTING).expect("figures/crq/4/figure.toml is sound")
-    }
-
     fn spots(&self) -> impl Iterator<Item = Spot<'_>> {
         self.queue.iter().flat_map(move |queue| {
             self.rtts.iter().flat_map(move |rtt| {

@@ -16,8 +16,6 @@ use weir_report::result::{RunResult, fct_score};
 use weir_scenario::Flow;
 use weir_testbed::traffic::Stack;
 
-const SETTING: &str = include_str!("../../figures/crq/5/figure.toml");
-
 /// The figure's file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,14 +60,6 @@ impl Pair {
 }
 
 impl Crq5 {
-    /// The figure as its file has it.
-    ///
-    /// # Panics
-    /// If the file that is built in is wrong; the tests load it.
-    pub(super) fn load() -> Self {
-        toml::from_str(SETTING).expect("figures/crq/5/figure.toml is sound")
-    }
-
     fn runs(&self, plan: &Plan, row: &str) -> u32 {
         let full = if row == self.mixes.name { self.mixes.mixes } else { self.runs };
         plan.runs_of(full, 1)

@@ -12,8 +12,6 @@ use weir_report::result::{DetectionResult, RunResult};
 use weir_scenario::{Flow, Scenario};
 use weir_testbed::traffic::Stack;
 
-const SETTING: &str = include_str!("../../figures/fq/accuracy/figure.toml");
-
 /// How near accuracies must be to the paper's, in points.
 const TOLERANCE: f64 = 2.0;
 /// The bins of series, which nobody looks at here.
@@ -80,14 +78,6 @@ impl Spot<'_> {
 }
 
 impl Accuracy {
-    /// The figure as its file has it.
-    ///
-    /// # Panics
-    /// If the file that is built in is wrong; the tests load it.
-    pub(super) fn load() -> Self {
-        toml::from_str(SETTING).expect("figures/fq/accuracy/figure.toml is sound")
-    }
-
     fn spots(&self) -> impl Iterator<Item = Spot<'_>> {
         self.detector.iter().flat_map(move |detector| {
             self.bottleneck.iter().flat_map(move |bottleneck| {

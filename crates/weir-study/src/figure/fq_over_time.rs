@@ -10,19 +10,10 @@ use weir_core::{Duration, Rate};
 use weir_qdisc::QdiscConfig;
 
 use super::setting::{FlowKind, scaled, scenario};
-use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, by_name, mean};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, built_in, by_name, mean};
 use weir_report::result::{FlowBin, RunResult, Series};
 use weir_scenario::Flow;
 use weir_testbed::traffic::Stack;
-
-const SETTINGS: [&str; 6] = [
-    include_str!("../../figures/fq/2/figure.toml"),
-    include_str!("../../figures/fq/3/figure.toml"),
-    include_str!("../../figures/fq/4/figure.toml"),
-    include_str!("../../figures/fq/5/figure.toml"),
-    include_str!("../../figures/fq/6/figure.toml"),
-    include_str!("../../figures/fq/7/figure.toml"),
-];
 
 /// What the light sub-flow of a flow is called besides the flow's name.
 const LIGHT: &str = " light";
@@ -30,11 +21,8 @@ const LIGHT: &str = " light";
 const EDGE_S: f64 = 1e-6;
 
 /// All six.
-///
-/// # Panics
-/// If a file that is built in is wrong; the tests load them.
 pub(super) fn load() -> impl Iterator<Item = OverTime> {
-    SETTINGS.into_iter().map(|text| toml::from_str(text).expect("figures/fq/2 to 7 are sound"))
+    (2..=7).map(|number| built_in(&format!("fq/{number}")))
 }
 
 /// A figure's file.

@@ -10,8 +10,6 @@ use weir_report::result::RunResult;
 use weir_scenario::Flow;
 use weir_testbed::traffic::Stack;
 
-const SETTING: &str = include_str!("../../figures/fq/systematic/figure.toml");
-
 /// How near a mean must be to the paper's.
 const TOLERANCE: f64 = 0.15;
 /// What a frame has beside its IP packet.
@@ -80,14 +78,6 @@ impl Link {
 }
 
 impl Systematic {
-    /// The figure as its file has it.
-    ///
-    /// # Panics
-    /// If the file that is built in is wrong; the tests load it.
-    pub(super) fn load() -> Self {
-        toml::from_str(SETTING).expect("figures/fq/systematic/figure.toml is sound")
-    }
-
     fn links(&self) -> impl Iterator<Item = Link> {
         self.rates.iter().flat_map(move |&rate| {
             self.delays

@@ -1,7 +1,7 @@
 //! The papers' figures as commands: a setting, runs in a world, the paper's numbers and ours side by side.
 //!
-//! A figure over the values of some keys is a `figure.toml` and a sweep's file, and its line in `swept::FILES`: what is
-//! drawn and what is said of it are in the file (`swept`). Any other is a file here that implements [`OfRuns`], a
+//! A figure over the values of some keys is a `figure.toml` and a sweep's file, and its line in `swept::FIGURES`: what
+//! is drawn and what is said of it are in the file (`swept`). Any other is a file here that implements [`OfRuns`], a
 //! `figure.toml` with its setting and the paper's numbers, and its lines in [`all`]. The table `about` ([`About`]) has
 //! the names of its axes, as many as it needs, and how its values are written and drawn; table, page and JSON follow
 //! from that.
@@ -25,11 +25,14 @@ mod table;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use include_dir::{Dir, File, include_dir};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use weir_core::words::nearest;
 
 use crate::batch::{self, Batch};
 use crate::engine::{Job, Options, StudyError};
+use crate::stats::mean;
 use weir_report::result::RunResult;
 use weir_world::{SIM, World};
 
@@ -214,13 +217,32 @@ pub struct FigureResult {
 
 /// All figures: a line for each.
 pub fn all() -> Vec<Box<dyn Figure>> {
-    let mut all: Vec<Box<dyn Figure>> = vec![Box::new(crq4::Crq4::load()), Box::new(crq5::Crq5::load())];
+    let mut all: Vec<Box<dyn Figure>> =
+        vec![Box::new(built_in::<crq4::Crq4>("crq/4")), Box::new(built_in::<crq5::Crq5>("crq/5"))];
     all.extend(fq_over_time::load().map(|figure| Box::new(figure) as Box<dyn Figure>));
-    all.push(Box::new(fq_accuracy::Accuracy::load()));
-    all.push(Box::new(fq_systematic::Systematic::load()));
+    all.push(Box::new(built_in::<fq_accuracy::Accuracy>("fq/accuracy")));
+    all.push(Box::new(built_in::<fq_systematic::Systematic>("fq/systematic")));
     all.extend(law::load());
     all.extend(swept::load().map(|figure| Box::new(figure) as Box<dyn Figure>));
     all
+}
+
+/// The folder `figures`: settings of figures, and grids.
+static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/figures");
+
+/// A file of that folder.
+fn text(path: &str) -> Option<&'static str> {
+    FILES.get_file(path).and_then(File::contents_utf8)
+}
+
+/// The figure, or its setting, as the `figure.toml` in the folder `id` has it.
+///
+/// # Panics
+/// If the file is not there or wrong; the tests load all.
+fn built_in<T: DeserializeOwned>(id: &str) -> T {
+    let path = format!("{id}/figure.toml");
+    let text = text(&path).unwrap_or_else(|| panic!("there is no figures/{path}"));
+    toml::from_str(text).unwrap_or_else(|error| panic!("figures/{path}: {error}"))
 }
 
 /// The figure called `id`.
@@ -241,11 +263,6 @@ fn by_name<'a>(
     results: &'a [Result<RunResult, String>],
 ) -> HashMap<&'a str, &'a Result<RunResult, String>> {
     jobs.iter().map(|job| job.name.as_str()).zip(results).collect()
-}
-
-/// The mean of `values`; none if there are none.
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 #[cfg(test)]

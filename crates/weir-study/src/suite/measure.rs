@@ -6,7 +6,7 @@ use weir_report::result::{FlowBin, QueueBin, RunResult, Series};
 use weir_scenario::Direction;
 
 /// A scenario with a discipline.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     /// The scenario's number where it comes from.
     pub section: String,
@@ -73,14 +73,7 @@ impl Row {
             title: title.to_owned(),
             qdisc: qdisc.to_owned(),
             failed: Some(why),
-            utilisation: 0.0,
-            delay_mean_ms: 0.0,
-            jain: None,
-            dropped: 0.0,
-            marked: 0.0,
-            flows: Vec::new(),
-            queues: Vec::new(),
-            seconds: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -85,15 +85,14 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 /// All numbers of a run: of each `[[flow]]` (the mean of those alike), each workload, each queue, and the link.
 pub(super) fn numbers(measured: &Measured) -> Vec<Number> {
     let mut numbers: Vec<Number> = Vec::new();
-    for group in 0..measured.of.iter().max().map_or(0, |last| last + 1) {
+    for group in 0..measured.groups() {
         let alike = || measured.flows_of(group);
-        let Some(first) = alike().next() else { continue };
-        let name = match alike().count() {
-            1 => first.name.clone(),
-            _ => first.name.strip_suffix(" 1").unwrap_or(&first.name).to_owned(),
-        };
+        if alike().next().is_none() {
+            continue;
+        }
+        let name = measured.name_of(group);
         let mut add = |measure: &'static str, value: Option<f64>| {
-            numbers.extend(value.map(|value| (name.clone(), measure, value)));
+            numbers.extend(value.map(|value| (name.to_owned(), measure, value)));
         };
         for (measure, of) in FLOW {
             add(measure, mean(alike().filter_map(of)));

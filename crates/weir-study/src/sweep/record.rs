@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use weir_core::{Duration, Histogram};
 
 use super::means::ratio;
+use crate::stats::mean;
 use weir_report::page;
 use weir_report::result::{FlowResult, QueueResult, RunResult, WorkloadResult};
 use weir_scenario::{Bottleneck, Scenario};
@@ -85,6 +86,18 @@ fn target_ms(bottleneck: &Bottleneck) -> Option<f64> {
 }
 
 impl Measured {
+    /// How many `[[flow]]` there are.
+    pub(super) fn groups(&self) -> usize {
+        self.of.iter().max().map_or(0, |last| last + 1)
+    }
+
+    /// What a `[[flow]]` is called: its flow's name, or the common one of several.
+    pub(super) fn name_of(&self, group: usize) -> &str {
+        let mut alike = self.flows_of(group).map(|flow| flow.name.as_str());
+        let first = alike.next().unwrap_or_default();
+        if alike.next().is_some() { first.strip_suffix(" 1").unwrap_or(first) } else { first }
+    }
+
     /// The flows of a `[[flow]]`.
     pub(super) fn flows_of(&self, group: usize) -> impl Iterator<Item = &FlowResult> {
         self.flows.iter().zip(&self.of).filter(move |(_, of)| **of == group).map(|(flow, _)| flow)
@@ -98,11 +111,8 @@ impl Measured {
 
     /// The mean throughput of a `[[flow]]` over that of the first of the scenario.
     pub(super) fn class_ratio(&self, group: usize) -> Option<f64> {
-        let mean = |group| {
-            let rates: Vec<f64> = self.flows_of(group).map(|flow| flow.throughput_bps).collect();
-            (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
-        };
-        let (own, first) = (mean(group)?, mean(0)?);
+        let rates = |group| self.flows_of(group).map(|flow| flow.throughput_bps).collect::<Vec<f64>>();
+        let (own, first) = (mean(&rates(group))?, mean(&rates(0))?);
         (first > 0.0).then(|| own / first)
     }
 

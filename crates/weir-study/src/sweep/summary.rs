@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Sweep;
 use super::means::{self, Mean, Number};
 use super::record::{Link, Measured};
-use crate::stats::Spread;
+use crate::stats::{Spread, mean};
 use weir_report::result::FlowResult;
 use weir_report::summary::{render, table as plain_table};
 
@@ -84,29 +84,16 @@ struct Flow {
     fct_s: Option<f64>,
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
-    Spread::of(values).map(|spread| spread.mean)
-}
-
 impl Run {
     fn of(measured: &Measured) -> Self {
-        let groups = measured.of.iter().max().map_or(0, |last| last + 1);
         let flow = |group: usize| {
-            let alike: Vec<&FlowResult> = measured
-                .flows
-                .iter()
-                .zip(&measured.of)
-                .filter(|(_, of)| **of == group)
-                .map(|(flow, _)| flow)
-                .collect();
-            let name = alike.first().map_or("", |flow| flow.name.as_str());
-            let name = if alike.len() > 1 { name.strip_suffix(" 1").unwrap_or(name) } else { name };
+            let alike: Vec<&FlowResult> = measured.flows_of(group).collect();
             let all = |value: fn(&FlowResult) -> Option<f64>| {
                 alike.iter().filter_map(|flow| value(flow)).collect::<Vec<_>>()
             };
             let times = all(|flow| flow.fct_s);
             Flow {
-                name: name.to_owned(),
+                name: measured.name_of(group).to_owned(),
                 goodput_bps: mean(&all(|flow| Some(flow.goodput_bps))),
                 rtt_p50_ms: mean(&all(|flow| flow.rtt_p50_ms)),
                 fct_s: mean(&times).filter(|_| times.len() == alike.len()),
@@ -114,7 +101,7 @@ impl Run {
         };
         Self {
             numbers: means::numbers(measured),
-            flows: (0..groups).map(flow).collect(),
+            flows: (0..measured.groups()).map(flow).collect(),
             link: measured.link,
             goodput_bps: measured.flows.iter().map(|flow| flow.goodput_bps).sum(),
         }

@@ -19,8 +19,6 @@ use weir_world::Clock;
 
 use crate::figure::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Verdict, by_name};
 
-const SETTING: &str = include_str!("../../../figures/law/accuracy/figure.toml");
-
 /// The first mix that is not for fitting, under seed 1.
 const CHECK: u64 = 1_000_000;
 
@@ -67,14 +65,6 @@ struct Target {
 }
 
 impl Accuracy {
-    /// The figure as its file has it.
-    ///
-    /// # Panics
-    /// If the file that is built in is wrong; the tests load it.
-    pub(in crate::figure) fn load() -> Self {
-        toml::from_str(SETTING).expect("figures/law/accuracy/figure.toml is sound")
-    }
-
     /// The presets that a variant is about.
     fn presets_of(&self, variant: &str) -> Vec<Preset> {
         match variant {

@@ -16,7 +16,6 @@ use weir_truth::truth::Class;
 use crate::figure::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Verdict};
 use crate::stats::Spread;
 
-const SETTING: &str = include_str!("../../../figures/law/policy/figure.toml");
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The figure's file.
@@ -62,15 +61,6 @@ fn hears(controller: &str, signal: &str) -> bool {
 }
 
 impl Asked {
-    /// The figure as its file has it.
-    ///
-    /// # Panics
-    /// If the file that is built in is wrong; the tests load it.
-    pub(in crate::figure) fn load() -> Self {
-        lottery::register();
-        toml::from_str(SETTING).expect("figures/law/policy/figure.toml is sound")
-    }
-
     fn shares(&self, signal: &str) -> &[f64] {
         if signal == "ecn" { &self.ecn } else { &self.loss }
     }

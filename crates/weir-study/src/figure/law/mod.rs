@@ -4,12 +4,13 @@
 mod accuracy;
 mod asked;
 
-use super::Figure;
+use super::{Figure, built_in};
 
 /// Both figures.
-///
-/// # Panics
-/// If a file that is built in is wrong; the tests load them.
 pub(super) fn load() -> [Box<dyn Figure>; 2] {
-    [Box::new(accuracy::Accuracy::load()), Box::new(asked::Asked::load())]
+    weir_truth::lottery::register();
+    [
+        Box::new(built_in::<accuracy::Accuracy>("law/accuracy")),
+        Box::new(built_in::<asked::Asked>("law/policy")),
+    ]
 }

@@ -14,7 +14,7 @@ pub(in super::super) struct File {
     /// Runs of each cell.
     pub(super) runs: u32,
     pub(super) axis: Vec<AxisFile>,
-    /// The grids of each variant, by their names in [`GRIDS`](super::GRIDS). The first is what the figure is about; the
+    /// The grids of each variant, by their files in `figures`. The first is what the figure is about; the
     /// others are experiments that show causes.
     pub(super) grids: BTreeMap<String, Vec<String>>,
     pub(super) quick: Quick,

@@ -16,98 +16,58 @@ use std::path::Path;
 use weir_report::output::OutputError;
 use weir_world::{Clock, SIM};
 
-use super::{About, Cell, Figure, Findings, Made, Place, Plan};
+use super::{About, Cell, Figure, Findings, Made, Place, Plan, built_in, text};
 use crate::engine::{Job, Options, StudyError};
 use cells::Combination;
 use claim::Table;
 use extract::{Extract, Extracts};
 use file::File;
 
-/// The files of figures.
-const FILES: &[&str] = &[
-    include_str!("../../../figures/crq/udp-share/figure.toml"),
-    include_str!("../../../figures/law/attack/figure.toml"),
-    include_str!("../../../figures/dualq/3/figure.toml"),
-    include_str!("../../../figures/dualq/4/figure.toml"),
-    include_str!("../../../figures/dualq/7/figure.toml"),
-    include_str!("../../../figures/dualq/8/figure.toml"),
-    include_str!("../../../figures/dualq/9/figure.toml"),
-    include_str!("../../../figures/dualq/udp/figure.toml"),
-    include_str!("../../../figures/dualq/overload/figure.toml"),
-    include_str!("../../../figures/dualq/rtt/figure.toml"),
-    include_str!("../../../figures/dualq/protected/figure.toml"),
-    include_str!("../../../figures/scc/1/figure.toml"),
-    include_str!("../../../figures/scc/2/figure.toml"),
-    include_str!("../../../figures/scc/3/figure.toml"),
-    include_str!("../../../figures/scc/4/figure.toml"),
-    include_str!("../../../figures/scc/5/figure.toml"),
-    include_str!("../../../figures/scc/6/figure.toml"),
-    include_str!("../../../figures/scc/7/figure.toml"),
-    include_str!("../../../figures/scc/8/figure.toml"),
-    include_str!("../../../figures/scc/9/figure.toml"),
-    include_str!("../../../figures/scc/10/figure.toml"),
-    include_str!("../../../figures/scc/11/figure.toml"),
-    include_str!("../../../figures/scc/12/figure.toml"),
-    include_str!("../../../figures/scc/13/figure.toml"),
-    include_str!("../../../figures/scc/14/figure.toml"),
-    include_str!("../../../figures/scc/15/figure.toml"),
-    include_str!("../../../figures/scc/16/figure.toml"),
-    include_str!("../../../figures/scc/17/figure.toml"),
-    include_str!("../../../figures/scc/18/figure.toml"),
-];
-
-/// Grids by the names that figures call them.
-const GRIDS: &[(&str, &str)] = &[
-    ("crq/udp-share", include_str!("../../../figures/crq/udp-share.toml")),
-    ("law/attack-wide", include_str!("../../../figures/law/attack-wide.toml")),
-    ("law/attack-narrow", include_str!("../../../figures/law/attack-narrow.toml")),
-    ("dualq/curve", include_str!("../../../figures/dualq/curve.toml")),
-    ("dualq/one-queue", include_str!("../../../figures/dualq/one-queue.toml")),
-    ("dualq/long", include_str!("../../../figures/dualq/long.toml")),
-    ("dualq/long-real", include_str!("../../../figures/dualq/long-real.toml")),
-    ("dualq/long-ecn", include_str!("../../../figures/dualq/long-ecn.toml")),
-    ("dualq/long-prague", include_str!("../../../figures/dualq/long-prague.toml")),
-    ("dualq/long-bbr3", include_str!("../../../figures/dualq/long-bbr3.toml")),
-    ("dualq/dynamic", include_str!("../../../figures/dualq/dynamic.toml")),
-    ("dualq/dynamic-open", include_str!("../../../figures/dualq/dynamic-open.toml")),
-    ("dualq/udp", include_str!("../../../figures/dualq/udp.toml")),
-    ("dualq/overload", include_str!("../../../figures/dualq/overload.toml")),
-    ("dualq/rtt", include_str!("../../../figures/dualq/rtt.toml")),
-    ("dualq/protected", include_str!("../../../figures/dualq/protected.toml")),
-    ("dualq/protected-scalable", include_str!("../../../figures/dualq/protected-scalable.toml")),
-    ("scc/mono-dctcp", include_str!("../../../figures/scc/mono-dctcp.toml")),
-    ("scc/mono-dctcp-real", include_str!("../../../figures/scc/mono-dctcp-real.toml")),
-    ("scc/mono-dctcp-small", include_str!("../../../figures/scc/mono-dctcp-small.toml")),
-    ("scc/mono-bbr2", include_str!("../../../figures/scc/mono-bbr2.toml")),
-    ("scc/mono-bbr2-50", include_str!("../../../figures/scc/mono-bbr2-50.toml")),
-    ("scc/multi", include_str!("../../../figures/scc/multi.toml")),
-    ("scc/multi-50", include_str!("../../../figures/scc/multi-50.toml")),
-    ("scc/multi-10g", include_str!("../../../figures/scc/multi-10g.toml")),
-    ("scc/multi-10g-50", include_str!("../../../figures/scc/multi-10g-50.toml")),
-    ("scc/rtt-dctcp", include_str!("../../../figures/scc/rtt-dctcp.toml")),
-    ("scc/rtt-bbr2", include_str!("../../../figures/scc/rtt-bbr2.toml")),
-    ("scc/rtt-multi", include_str!("../../../figures/scc/rtt-multi.toml")),
-    ("scc/rtt-multi-small", include_str!("../../../figures/scc/rtt-multi-small.toml")),
-    ("scc/mono-dctcp-50", include_str!("../../../figures/scc/mono-dctcp-50.toml")),
-    ("scc/mono-dctcp-gro", include_str!("../../../figures/scc/mono-dctcp-gro.toml")),
-    ("scc/mono-cubic-small", include_str!("../../../figures/scc/mono-cubic-small.toml")),
-    ("scc/mono-prague", include_str!("../../../figures/scc/mono-prague.toml")),
-    ("scc/mono-bbr3", include_str!("../../../figures/scc/mono-bbr3.toml")),
-    ("scc/multi-newer", include_str!("../../../figures/scc/multi-newer.toml")),
-    #[cfg(test)]
-    ("test", include_str!("test_grid.toml")),
+/// The figures, by their folders.
+const FIGURES: &[&str] = &[
+    "crq/udp-share",
+    "law/attack",
+    "dualq/3",
+    "dualq/4",
+    "dualq/7",
+    "dualq/8",
+    "dualq/9",
+    "dualq/udp",
+    "dualq/overload",
+    "dualq/rtt",
+    "dualq/protected",
+    "scc/1",
+    "scc/2",
+    "scc/3",
+    "scc/4",
+    "scc/5",
+    "scc/6",
+    "scc/7",
+    "scc/8",
+    "scc/9",
+    "scc/10",
+    "scc/11",
+    "scc/12",
+    "scc/13",
+    "scc/14",
+    "scc/15",
+    "scc/16",
+    "scc/17",
+    "scc/18",
 ];
 
 /// All figures over sweeps.
-///
-/// # Panics
-/// If a file that is built in is wrong; the tests load them.
 pub(super) fn load() -> impl Iterator<Item = Swept> {
-    FILES.iter().map(|text| Swept::parse(text).unwrap_or_else(|error| panic!("{error}")))
+    FIGURES.iter().map(|id| Swept::of(built_in(id)))
 }
 
+/// The file of the grid that figures call so.
 fn grid_text(name: &str) -> Option<&'static str> {
-    GRIDS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    #[cfg(test)]
+    if name == "test" {
+        return Some(include_str!("test_grid.toml"));
+    }
+    text(&format!("{name}.toml"))
 }
 
 /// A figure over a sweep.
@@ -117,12 +77,11 @@ pub(super) struct Swept {
 }
 
 impl Swept {
-    fn parse(text: &str) -> Result<Self, toml::de::Error> {
-        let mut file: File = toml::from_str(text)?;
+    fn of(mut file: File) -> Self {
         let published: Vec<_> = file.published.iter().flat_map(file::Published::claims).collect();
         file.claim.extend(published);
         let axes = file.axis.iter().map(|axis| axis.name.clone()).collect();
-        Ok(Self { about: About { axes, ..file.about.clone() }, file })
+        Self { about: About { axes, ..file.about.clone() }, file }
     }
 
     fn runs(&self, plan: &Plan) -> u32 {

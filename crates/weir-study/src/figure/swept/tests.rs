@@ -119,7 +119,7 @@ fn runs_with_warnings_are_not_compared() {
     let text = format!(
         "beside_sim = [{{ name = 'use', of = 'link', measure = 'use', over = {{ of = 'link', measure = 'all' }} }}]\n{FIGURE}"
     );
-    let figure = Swept::parse(&text).unwrap();
+    let figure = Swept::of(toml::from_str(&text).unwrap());
     let combinations = cells::all(&figure.file, "paper", true);
     let extract = |value: f64, warnings: &[&str]| Extract {
         numbers: [("use", value), ("all", 2.0)]
@@ -211,7 +211,7 @@ cause = { text = "the queue without marks", where = { queue = "step" } }
 fn a_sentence_is_a_bound_of_a_number_over_cells() {
     let folder = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
-    let figure = Swept::parse(FIGURE).unwrap();
+    let figure = Swept::of(toml::from_str(FIGURE).unwrap());
     let plan =
         |quick| Plan { world: SIM, variant: "paper".to_owned(), quick, runs: None, seed: 1, only: None };
     let make = |name: &str, quick| {
