@@ -3,9 +3,11 @@
 
     pictures.py page PAGE.html OUT.svg HEADING...   charts of a report, of a sweep's or of a suite's page
     pictures.py top OUT.svg COMMAND...              the last screen of COMMAND, such as: weir top dev eth0 -n 12
+    pictures.py hunts WEIR FOLDER                   FOLDER/hunt-NAME.svg: what hunts have found, run by the command WEIR
 
 `page` takes the charts as the page has them, with their headings and legends. `top` gives COMMAND a terminal of 120 x
-16 characters, and needs the Python package pyte, which knows what a terminal does with what it is sent.
+16 characters, and needs the Python package pyte, which knows what a terminal does with what it is sent. `hunts` puts each
+scenario of examples/hunts/found beside the same without what it is laid to.
 """
 
 import html
@@ -13,7 +15,9 @@ import os
 import pty
 import re
 import struct
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 SANS = "system-ui, -apple-system, 'Segoe UI', sans-serif"
@@ -155,10 +159,40 @@ def top(out, command):
     write(out, round(columns * step + 2 * pad), rows * line + 2 * pad, MONO, GROUND, [style, *parts])
 
 
+# What is taken out of each scenario that was found (and what comes in its place), what is then left is called, and the
+# chart that shows the difference. crates/weir-hunt/tests/found.rs holds that there is one.
+RATES, VERDICTS = "Who gets the link?", "Who answers to congestion?"
+FOUND = {
+    "shrew-reno": (r'^bursts = ".*"\n', "", "the same UDP, evenly spread", RATES),
+    "shrew-cubic": (r'^bursts = ".*"\n', "", "the same UDP, evenly spread", RATES),
+    "bbr-starves": (r'"bbr1"', '"cubic"', "Cubic also in the flow called bbr", RATES),
+    "law-confound": (r'"paper"', '"robust"', "judged by preset robust", VERDICTS),
+    "law-honest": (r'^receive_window = ".*"\n', "", "without the receiver's window", VERDICTS),
+    "trace": (r'"pcc-vivace"', '"cubic"', "Cubic on the same link", RATES),
+}
+
+
+def hunts(weir, folder):
+    """A picture of each scenario that was found, with the other way on its left."""
+    for name, (what, instead, called, chart) in FOUND.items():
+        found = Path(__file__).parents[1] / "examples/hunts/found" / f"{name}.toml"
+        text, changes = re.subn(what, instead, found.read_text(encoding="utf-8"), flags=re.M)
+        if changes != 1:
+            sys.exit(f"{found}: {what} is there {changes} times, not once")
+        with tempfile.TemporaryDirectory() as made:
+            other = Path(made) / "other.toml"
+            other.write_text(text.replace(f'name = "{name}"', f'name = "{called}"', 1), encoding="utf-8")
+            run = [weir, "run", other, found, "--on", "sim", "--out", f"{made}/out"]
+            subprocess.run(run, check=True, stdout=subprocess.DEVNULL)
+            page(f"{made}/out/report.html", f"{folder}/hunt-{name}.svg", [chart])
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 4 and sys.argv[1] == "page":
         page(sys.argv[2], sys.argv[3], sys.argv[4:])
     elif len(sys.argv) > 3 and sys.argv[1] == "top":
         top(sys.argv[2], sys.argv[3:])
+    elif len(sys.argv) == 4 and sys.argv[1] == "hunts":
+        hunts(sys.argv[2], sys.argv[3])
     else:
         sys.exit(__doc__)
