@@ -121,7 +121,9 @@ pub(crate) fn build() -> Result<&'static str, StudyError> {
     }
     let file = file_of_code()?;
     let program = fs::read(&file).map_err(|source| StudyError::Origin { path: file.clone(), source })?;
-    Ok(BUILD.get_or_init(|| format!("{} {}", env!("CARGO_PKG_VERSION"), hex(&hash(&program)[..8]))))
+    // Made outside: a process that is forked meanwhile would wait for a thread that it does not have.
+    let build = format!("{} {}", env!("CARGO_PKG_VERSION"), hex(&hash(&program)[..8]));
+    Ok(BUILD.get_or_init(|| build))
 }
 
 /// The file that this code runs from: the program, or a library in another's process, such as an interpreter's.
