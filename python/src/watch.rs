@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use weir_study::Foreign;
 
@@ -91,6 +92,7 @@ pub(crate) fn watch<T: Send>(
     work: impl FnOnce(&Worker<'_>) -> Result<T, Fault> + Send,
 ) -> PyResult<Watched<T>> {
     let (stop, latest) = (AtomicBool::new(false), Mutex::new(None));
+    let cancelled = cancellations(py)?;
     let mut ended_by = None;
     let result = py.detach(|| {
         thread::scope(|scope| {
@@ -108,7 +110,7 @@ pub(crate) fn watch<T: Send>(
                     continue;
                 }
                 let step = latest.lock().unwrap_or_else(PoisonError::into_inner).take();
-                ended_by = Python::attach(|py| look(py, progress.as_ref(), step)).err();
+                ended_by = Python::attach(|py| look(py, cancelled, progress.as_ref(), step)).err();
                 stop.store(ended_by.is_some(), Ordering::Relaxed);
             }
             thread.join().map_err(Outcome::Panic)
@@ -130,8 +132,16 @@ enum Outcome {
     Panic(Box<dyn Any + Send>),
 }
 
-fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, step: Option<Step>) -> PyResult<()> {
+/// What weirnet/_loop.py counts.
+fn cancellations(py: Python<'_>) -> PyResult<u64> {
+    py.import("weirnet._loop")?.call_method0("cancellations")?.extract()
+}
+
+fn look(py: Python<'_>, cancelled: u64, progress: Option<&Py<PyAny>>, step: Option<Step>) -> PyResult<()> {
     py.check_signals()?;
+    if cancellations(py)? > cancelled {
+        return Err(PyKeyboardInterrupt::new_err(()));
+    }
     if let (Some(progress), Some(Step { done, left, note })) = (progress, step) {
         progress.call1(py, (done, left.map(|left| left.as_secs_f64()), note))?;
     }

@@ -85,6 +85,64 @@ except weir.Interrupted as error:
     assert took < SOON_S
 
 
+@pytest.mark.parametrize("call", ["weir.run(LONG)", "await asyncio.gather(asyncio.create_task(inner()), inner())"])
+def test_an_interrupt_ends_a_call_that_blocks_a_loop(call: str) -> None:
+    """Whose handler of the first Ctrl-C raises nothing, but cancels the main task."""
+    out, took = interrupted(f"""
+import asyncio
+async def inner():
+    weir.run(LONG)
+async def main():
+    print("begins")
+    {call}
+try:
+    asyncio.run(main())
+except weir.Interrupted as error:
+    print(error.result.was_interrupted)
+""")
+    assert (out, took < SOON_S) == ("True\n", True)
+
+
+def test_what_has_been_cancelled_may_still_run() -> None:
+    out = python("""
+import asyncio
+async def main():
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        print(run())
+async def outer():
+    task = asyncio.create_task(main())
+    await asyncio.sleep(0)
+    task.cancel()
+    await task
+asyncio.run(outer())
+""")
+    assert out == "2097152\n"
+
+
+def test_a_thread_ends_its_call_by_progress() -> None:
+    """Python gives Ctrl-C to the main thread alone."""
+    out, took = interrupted("""
+import asyncio, threading
+stop = threading.Event()
+def progress(*_):
+    if stop.is_set():
+        raise KeyboardInterrupt
+async def main():
+    print("begins")
+    try:
+        await asyncio.to_thread(weir.run, LONG, progress=progress)
+    finally:
+        stop.set()
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("ended")
+""")
+    assert (out, took < SOON_S) == ("ended\n", True)
+
+
 def test_an_interrupt_reaches_code_of_ones_own() -> None:
     out, took = interrupted("""
 @weir.controller("mine")
