@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use weir_scenario::ScenarioError;
+use weir_scenario::toml_file::FileError;
 use weir_study::StudyError;
 use weir_study::figure::FigureError;
 use weir_study::sweep::SweepError;
@@ -37,13 +38,30 @@ impl Fault {
     }
 }
 
+/// Of a dict, the key that is wrong: the lines of its text are nobody's.
+fn placed(path: &str, key: &str, message: &str) -> String {
+    if key.is_empty() { format!("{path}: {message}") } else { format!("{path}: {key}: {message}") }
+}
+
 impl From<ScenarioError> for Fault {
     fn from(error: ScenarioError) -> Self {
         let class = "ScenarioError";
         match error {
-            // The lines of a dict's text are nobody's.
             ScenarioError::Value { path, key, message, .. } if path == DICT => {
-                Self::new(class, &format!("{path}: {key}: {message}"))
+                Self::new(class, &placed(&path, &key, &message))
+            }
+            ScenarioError::File(error) => error.into(),
+            error => Self::new(class, &error),
+        }
+    }
+}
+
+impl From<FileError> for Fault {
+    fn from(error: FileError) -> Self {
+        let class = "ScenarioError";
+        match error {
+            FileError::Syntax { path, words, key, .. } if path == DICT => {
+                Self::new(class, &placed(&path, &key, &words))
             }
             error => Self::new(class, &error),
         }
@@ -72,8 +90,9 @@ impl From<SweepError> for Fault {
         match error {
             SweepError::Study(error) => error.into(),
             SweepError::Output(error) => error.into(),
-            SweepError::Value { path, message, .. } if path == DICT => {
-                Self::new("ScenarioError", &format!("{path}: {message}"))
+            SweepError::Read(error) => error.into(),
+            SweepError::Value { path, key, message, .. } if path == DICT => {
+                Self::new("ScenarioError", &placed(&path, &key, &message))
             }
             error => Self::new("ScenarioError", &error),
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyMapping, PyString};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyMapping, PyString};
 use toml::{Table, Value};
 use weir_scenario::toml_file;
 
@@ -13,6 +13,9 @@ use crate::errors::{Fault, raise};
 
 /// What errors call a dict, which has lines of its own: those of the text that it stands for.
 pub(crate) const DICT: &str = "dict";
+
+/// How deep a dict may be: a sweep's deepest key is its scenario's, and a dict that contains itself has no end.
+const DEEPEST: usize = 16;
 
 /// A scenario or a sweep as text.
 pub(crate) struct Given {
@@ -32,7 +35,7 @@ impl Given {
     pub(crate) fn of(what: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = what.py();
         if let Ok(dict) = what.cast::<PyMapping>() {
-            let table = table(dict, "")?;
+            let table = table(dict, "", 0)?;
             let text = toml::to_string(&table)
                 .map_err(|error| raise(py, "ScenarioError", &format!("{DICT}: {error}")))?;
             return Ok(Self { text, path: PathBuf::from(DICT), is_dict: true });
@@ -41,6 +44,11 @@ impl Given {
             let class = what.get_type();
             PyTypeError::new_err(format!("give a dict or the path of a TOML file, not {class}"))
         })?;
+        if path.to_string_lossy().contains('\n') {
+            let words =
+                "this is text, not the path of a TOML file; give tomllib.loads(text), or write it to a file";
+            return Err(raise(py, "ScenarioError", words));
+        }
         let text = toml_file::read(&path).map_err(|error| Fault::new("ScenarioError", &error).raise(py))?;
         Ok(Self { text, path, is_dict: false })
     }
@@ -60,7 +68,7 @@ fn inside(place: &str, key: &str) -> String {
     if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") }
 }
 
-fn table(dict: &Bound<'_, PyMapping>, place: &str) -> PyResult<Table> {
+fn table(dict: &Bound<'_, PyMapping>, place: &str, depth: usize) -> PyResult<Table> {
     let mut table = Table::new();
     for item in dict.items()?.iter() {
         let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
@@ -71,7 +79,7 @@ fn table(dict: &Bound<'_, PyMapping>, place: &str) -> PyResult<Table> {
         // None is no value: the key is not given.
         if !value.is_none() {
             let place = inside(place, &key);
-            table.insert(key, toml_value(&value, &place)?);
+            table.insert(key, toml_value(&value, &place, depth)?);
         }
     }
     Ok(table)
@@ -81,7 +89,13 @@ fn named(place: &str) -> &str {
     if place.is_empty() { "the scenario" } else { place }
 }
 
-fn toml_value(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
+/// `depth` counts the dicts and lists around it.
+fn toml_value(value: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Value> {
+    if depth > DEEPEST {
+        let words =
+            format!("{DICT}: {place}: dicts and lists are too deep in each other; does one contain itself?");
+        return Err(raise(value.py(), "ScenarioError", &words));
+    }
     if let Ok(truth) = value.cast::<PyBool>() {
         return Ok(Value::Boolean(truth.is_true()));
     }
@@ -97,7 +111,7 @@ fn toml_value(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
         return value.extract().map(Value::Float);
     }
     if let Ok(dict) = value.cast::<PyMapping>() {
-        return table(dict, place).map(Value::Table);
+        return table(dict, place, depth + 1).map(Value::Table);
     }
     if value.hasattr("__fspath__")? {
         let path: PathBuf = value.extract()?;
@@ -105,14 +119,16 @@ fn toml_value(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
     }
     // Numbers of NumPy are neither int nor float, but have an index or a value.
     if let Ok(number) = value.call_method0("__index__") {
-        return toml_value(&number, place);
+        return toml_value(&number, place, depth + 1);
     }
     if !value.hasattr("__iter__")?
         && let Ok(number) = value.call_method0("__float__")
     {
-        return toml_value(&number, place);
+        return toml_value(&number, place, depth + 1);
     }
-    let Ok(items) = value.try_iter() else {
+    // Bytes would be a list of numbers.
+    let is_bytes = value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>();
+    let Some(items) = value.try_iter().ok().filter(|_| !is_bytes) else {
         let class = value.get_type();
         return Err(PyTypeError::new_err(format!(
             "{DICT}: {place}: a scenario cannot hold {class}; give text with a unit such as \"10mbit\", a number, \
@@ -121,7 +137,7 @@ fn toml_value(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
     };
     let mut list = Vec::new();
     for (index, item) in items.enumerate() {
-        list.push(toml_value(&item?, &inside(place, &index.to_string()))?);
+        list.push(toml_value(&item?, &inside(place, &index.to_string()), depth + 1)?);
     }
     Ok(Value::Array(list))
 }

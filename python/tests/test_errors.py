@@ -41,6 +41,18 @@ def test_a_file_is_refused_in_the_commands_words(scenario: Path, what: str) -> N
         ({"flow": [{"stack": "tcp", "controller": "qubic", "bytes": "1mb"}]}, "did you mean 'cubic'?"),
         ({"flow": []}, "a scenario needs at least one"),
         ({"seed": 1 << 70}, "too large a number"),
+        # What a file's parser says is about lines that nobody has written here: the key stands in their place.
+        ({"bottleneck": {"rate": "10mbyte", "rtt": "20ms", "qdisc": "pfifo"}}, "dict: bottleneck.rate: '10mbyte' is"),
+        ({"bottleneck": {"rate": 10e6, "rtt": "20ms", "qdisc": "pfifo"}}, "dict: bottleneck.rate: this is neither"),
+        (
+            {"bottleneck": {"rate": "10mbit", "rtt": ["20ms"], "qdisc": "pfifo"}},
+            "dict: bottleneck.rtt: this is neither",
+        ),
+        ({"bottleneck": {"rate": "10mbit", "qdisc": "pfifo"}}, "dict: bottleneck: missing field `rtt`"),
+        ({"flow": [{"stack": "tpc", "controller": "cubic", "bytes": "1mb"}]}, "dict: flow.0.stack: unknown variant"),
+        ({"flow": {"stack": "tcp"}}, "dict: flow: invalid type"),
+        ({"bottleneck": None}, "dict: missing field `bottleneck`"),
+        ({"scenario": {"bottleneck": {}}}, "dict: scenario: unknown field `scenario`"),
     ],
 )
 def test_a_dict_is_refused_with_its_key(change: dict[str, Any], words: str) -> None:
@@ -49,6 +61,23 @@ def test_a_dict_is_refused_with_its_key(change: dict[str, Any], words: str) -> N
     with pytest.raises(weir.ScenarioError) as raised:
         weir.run(given)
     assert words in str(raised.value) and str(raised.value).startswith("dict: ")
+    assert "at line" not in str(raised.value)
+
+
+def test_a_dict_in_itself_is_refused() -> None:
+    given = as_dict()
+    given["flow"][0]["bursts"] = given
+    with pytest.raises(weir.ScenarioError, match=r"^dict: flow\.0\.bursts\.flow\..* does one contain itself"):
+        weir.run(given)
+    lists: list[Any] = []
+    lists.append(lists)
+    with pytest.raises(weir.ScenarioError, match="does one contain itself"):
+        weir.run(as_dict() | {"flow": lists})
+
+
+def test_the_text_of_a_file_is_no_path(scenario: Path) -> None:
+    with pytest.raises(weir.ScenarioError, match=r"tomllib\.loads"):
+        weir.run(scenario.read_text())
 
 
 def test_a_line_of_a_dict_is_not_named() -> None:
@@ -59,7 +88,7 @@ def test_a_line_of_a_dict_is_not_named() -> None:
     assert "line" not in str(raised.value)
 
 
-@pytest.mark.parametrize("given", [None, 7, ["a"], {"bottleneck": object()}, {1: 2}])
+@pytest.mark.parametrize("given", [None, 7, ["a"], {"bottleneck": object()}, {"name": b"x"}, {1: 2}])
 def test_what_is_no_scenario_is_a_type_error(given: Any) -> None:
     with pytest.raises(TypeError):
         weir.run(given)
@@ -73,8 +102,12 @@ def test_a_sweep_is_refused_in_the_commands_words(sweep: Path) -> None:
     with pytest.raises(weir.ScenarioError) as raised:
         weir.sweep(sweep)
     assert theirs.removeprefix("weir: ").strip() == str(raised.value)
-    with pytest.raises(weir.ScenarioError, match="jobs"):
-        weir.sweep({"sweep": {"seed": [1]}, "scenario": as_dict()}, jobs=0)
+    of_a_dict = {"sweep": {"bottleneck.rate": ["5mbit", "10mbyte"]}, "scenario": as_dict()}
+    with pytest.raises(weir.ScenarioError, match=r"^dict: sweep\.bottleneck\.rate.*'10mbyte' is not a rate"):
+        weir.sweep(of_a_dict)
+    for jobs in (0, -1):
+        with pytest.raises(weir.ScenarioError, match="^jobs: .*from 1"):
+            weir.sweep({"sweep": {"seed": [1]}, "scenario": as_dict()}, jobs=jobs)
 
 
 def test_options_are_refused_by_name(scenario: Path) -> None:
@@ -82,6 +115,13 @@ def test_options_are_refused_by_name(scenario: Path) -> None:
         weir.run(scenario, on="sym")  # type: ignore[arg-type]
     with pytest.raises(weir.ScenarioError, match="pcap: it is a file"):
         weir.run(scenario, pcap=True)
+    for wrong in ({"seed": -1}, {"seed": 1 << 64}, {"run": -1}):
+        with pytest.raises(weir.ScenarioError, match=f"^{next(iter(wrong))}: .* cannot be; give a whole number from 0"):
+            weir.run(scenario, **wrong)
+    with pytest.raises(weir.ScenarioError, match="^runs: 0 cannot be"):
+        weir.figure("crq/5", runs=0)
+    with pytest.raises(TypeError, match="progress: give a function"):
+        weir.run(scenario, progress=5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="sead"):
         weir.run(scenario, sead=3)  # type: ignore[call-arg]
     with pytest.raises(weir.ScenarioError, match="crq/5"):

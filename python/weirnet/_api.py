@@ -18,6 +18,13 @@ Given = str | os.PathLike[str] | Mapping[str, Any]
 Path = str | os.PathLike[str]
 
 
+def _whole(least: int = 0, most: int = (1 << 64) - 1, **options: int | None) -> None:
+    """Refuses numbers that an option cannot be, by the option's name; what is no number is Python's TypeError."""
+    for name, value in options.items():
+        if isinstance(value, int) and not least <= value <= most:
+            raise ScenarioError(f"{name}: {value} cannot be; give a whole number from {least} to {most}")
+
+
 def run(
     scenario: Given,
     *,
@@ -39,6 +46,7 @@ def run(
 
     Raises ScenarioError for a scenario that cannot be, and Interrupted on Ctrl-C, whose `result` is the run until then.
     """
+    _whole(seed=seed, run=run)
     with Shown(progress) as told:
         return _weirnet.run(
             scenario,
@@ -80,6 +88,7 @@ def sweep(
         raise ScenarioError("batch: it is for the workers of a client; give client, or jobs in its place")
     if client is not None and jobs is not None:
         raise ScenarioError("jobs: the workers of the client say how many cells run at a time; leave it out")
+    _whole(least=1, jobs=jobs, batch=batch, max_cells=max_cells)
     with Shown(progress) as told:
         if client is not None:
             return _cluster.sweep(
@@ -116,6 +125,7 @@ def assess(
 
     `set` gives parameters of the law in place of the preset's; `flows` is how many are distinguished.
     """
+    _whole(least=1, most=(1 << 32) - 1, flows=flows)
     return _weirnet.assess(capture, preset=preset, set=None if set is None else dict(set), flows=flows)
 
 
@@ -134,6 +144,9 @@ def figure(
     progress: Progress = None,
 ) -> Figure:
     """Makes a paper's figure again, as `weir figure run` does: the paper's numbers, ours beside them, and a page."""
+    _whole(seed=seed)
+    _whole(least=1, most=(1 << 32) - 1, runs=runs)
+    _whole(least=1, jobs=jobs)
     with Shown(progress) as told:
         return _weirnet.figure(
             id,

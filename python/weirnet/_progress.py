@@ -72,6 +72,8 @@ class Shown:
         self.call: ProgressCallback | None = None
         if callable(progress):
             self.call = progress
+        elif progress is not None and not isinstance(progress, bool):
+            raise TypeError(f"progress: give a function of three arguments, True, False or None, not {type(progress)}")
         elif progress or (progress is None and in_notebook()):
             self.bar = self.call = _Bar(html=in_notebook())
 

@@ -165,7 +165,10 @@ where
     T: FromStr<Err = ParseUnitError>,
 {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(
+        untagged,
+        expecting = "this is neither text with a unit, such as \"10mbit\" or \"5ms\", nor a whole number"
+    )]
     enum Quantity {
         Number(u64),
         Text(String),

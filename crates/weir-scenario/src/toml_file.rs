@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 use weir_core::Bytes;
 
+use crate::toml_place::key_at;
 use crate::with_nearest_key;
 
 /// A file that cannot be read or understood.
@@ -34,6 +35,10 @@ pub enum FileError {
         path: String,
         /// What the parser says, with the nearest known key.
         message: String,
+        /// The same without line and column, for a text that nobody sees.
+        words: String,
+        /// The key that it is about, such as `flow.0.rate`; empty if that is the whole of the text.
+        key: String,
     },
 }
 
@@ -74,8 +79,38 @@ fn read_text(file: File, most: u64) -> io::Result<String> {
 
 /// What `text` says; errors call it `path`.
 pub fn parse<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, FileError> {
-    toml::from_str(text).map_err(|error| FileError::Syntax {
-        path: path.to_owned(),
-        message: with_nearest_key(&error.to_string()),
+    toml::from_str(text).map_err(|error: toml::de::Error| {
+        // What the whole of the text lacks has an empty place.
+        let place = error.span().filter(|span| !span.is_empty());
+        FileError::Syntax {
+            path: path.to_owned(),
+            message: with_nearest_key(&error.to_string()),
+            words: with_nearest_key(error.message()),
+            key: place.and_then(|span| key_at(text, span.start)).unwrap_or_default(),
+        }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FileError, parse};
+    use crate::Scenario;
+
+    #[test]
+    fn an_error_names_the_key_that_it_is_about() {
+        for (text, about) in [
+            ("[[flow]]\nstack = 'tcp'\n", ""),
+            ("[bottleneck]\nrate = '10mbit'\nqdisc = 'pfifo'\n", "bottleneck"),
+            ("[scenario.bottleneck]\nrate = '10mbit'\n", "scenario"),
+            ("[bottleneck]\nrate = 1e7\nrtt = '20ms'\nqdisc = 'pfifo'\n", "bottleneck.rate"),
+        ] {
+            let error = parse::<Scenario>(text, "it").unwrap_err();
+            let FileError::Syntax { key, words, message, .. } = &error else { panic!("{error}") };
+            assert_eq!(key, about, "{error}");
+            assert!(
+                message.contains("line") && !words.contains("line") && message.contains(words),
+                "{error}"
+            );
+        }
+    }
 }

@@ -39,6 +39,32 @@ fn first(key: Range<usize>, value: &Spanned<DeValue<'_>>) -> Range<usize> {
     }
 }
 
+/// The key, such as `flow.0.rate`, that byte `offset` of a text belongs to: its name, its value, or the header of its
+/// table. None if that is the whole of the text.
+pub fn key_at(text: &str, offset: usize) -> Option<String> {
+    DeTable::parse(text).ok().and_then(|table| key_in(table.get_ref(), offset, ""))
+}
+
+fn key_in(table: &DeTable<'_>, offset: usize, place: &str) -> Option<String> {
+    table.iter().find_map(|(key, value)| {
+        let here =
+            if place.is_empty() { key.get_ref().to_string() } else { format!("{place}.{}", key.get_ref()) };
+        if key.span().contains(&offset) { Some(here) } else { value_in(value, offset, &here) }
+    })
+}
+
+fn value_in(value: &Spanned<DeValue<'_>>, offset: usize, here: &str) -> Option<String> {
+    let inner = match value.get_ref() {
+        DeValue::Table(table) => key_in(table, offset, here),
+        DeValue::Array(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(index, item)| value_in(item, offset, &format!("{here}.{index}")))
+        }
+        _ => None,
+    };
+    inner.or_else(|| value.span().contains(&offset).then(|| here.to_owned()))
+}
+
 /// The line of byte `offset` in `text`, counted from 1.
 pub fn line(text: &str, offset: usize) -> usize {
     1 + text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count()
@@ -51,7 +77,28 @@ pub fn line_of(text: &str, path: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::line_of;
+    use super::{key_at, line_of};
+
+    #[test]
+    fn what_stands_somewhere_belongs_to_a_key() {
+        let text = "a = 1\n[b]\nc = { d = 2 }\n\n[[flow]]\nx = 1\n[[flow]]\ny = [\n 3,\n 4]\n[e.f]\n";
+        for (part, key) in [
+            ("a", "a"),
+            ("1", "a"),
+            ("b]", "b"),
+            ("c", "b.c"),
+            ("2", "b.c.d"),
+            ("x", "flow.0.x"),
+            ("4", "flow.1.y.1"),
+            ("[[flow", "flow.0"),
+            ("flow", "flow"),
+            ("e.f", "e"),
+            ("f]", "e.f"),
+        ] {
+            assert_eq!(key_at(text, text.find(part).unwrap()).as_deref(), Some(key), "{part}");
+        }
+        assert_eq!(key_at(text, text.len()), None);
+    }
 
     #[test]
     fn keys_are_found_and_so_is_what_encloses_a_missing_one() {

@@ -119,14 +119,8 @@ impl Texts {
         if self.scenario.is_some() {
             return Ok(root);
         }
-        match root.get_mut().remove("scenario") {
-            Some(inside) if inside.get_ref().is_table() => {
-                let span = inside.span();
-                match inside.into_inner() {
-                    DeValue::Table(table) => Ok(Spanned::new(span, table)),
-                    _ => unreachable!("it is a table"),
-                }
-            }
+        match root.get_mut().remove("scenario").map(|inside| (inside.span(), inside.into_inner())) {
+            Some((span, DeValue::Table(table))) => Ok(Spanned::new(span, table)),
             _ => Err(Fault::new(0, "the scenario is no table".to_owned())),
         }
     }
@@ -138,17 +132,19 @@ impl Texts {
             (Some((path, text)), None) => (path, text, fault.at),
             (None, None) => (&self.path, &self.sweep, fault.at),
         };
-        SweepError::Value { path: path.clone(), line: toml_place::line(text, at), message: fault.message }
+        at_place(path, text, at, fault.message)
     }
 
     /// The same for a place in the sweep's file.
     pub fn own(&self, fault: Fault) -> SweepError {
-        SweepError::Value {
-            path: self.path.clone(),
-            line: toml_place::line(&self.sweep, fault.at),
-            message: fault.message,
-        }
+        at_place(&self.path, &self.sweep, fault.at, fault.message)
     }
+}
+
+/// What is wrong at a place of a text, which stands in the file `path`.
+fn at_place(path: &str, text: &str, at: usize, message: String) -> SweepError {
+    let key = toml_place::key_at(text, at).unwrap_or_default();
+    SweepError::Value { path: path.to_owned(), line: toml_place::line(text, at), key, message }
 }
 
 impl File {

@@ -65,6 +65,8 @@ pub enum SweepError {
         path: String,
         /// The line, counted from 1.
         line: usize,
+        /// The key that it is about, such as `sweep.seed`; empty if that is the whole of the file.
+        key: String,
         /// What is wrong and what would be right.
         message: String,
     },
