@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+import pytest
 from conftest import as_dict, command
 
 import weirnet as weir
@@ -106,3 +108,35 @@ def test_figures_are_the_commands() -> None:
     assert ours["statements"] == theirs["statements"] == made.statements
     assert Path("ours/figure.txt").read_text() == Path("theirs/figure.txt").read_text()
     assert "<pre>" in made._repr_html_() and made.page() == Path("ours/figure.html").read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root: it runs in network namespaces")
+def test_a_run_on_real_packets_is_the_commands() -> None:
+    """In this process as in the command's: the same tables, and all that was asked for arrives."""
+    text = """\
+[bottleneck]
+rate = "20mbit"
+rtt = "10ms"
+qdisc = "bfifo limit 2bdp"
+[[flow]]
+stack = "tcp"
+controller = "cubic"
+bytes = "500kb"
+[[flow]]
+stack = "quic"
+controller = "weir-cubic"
+bytes = "500kb"
+"""
+    Path("real.toml").write_text(text)
+    command("run", "real.toml", "--on", "emu", "--out", "theirs")
+    open_files = len(os.listdir("/proc/self/fd"))
+    run = weir.run("real.toml", on="emu", out="ours")
+    assert (run.meta["meta"]["world"], run.was_interrupted) == ("emu", False)
+    assert run.flows["wanted_bytes"] == [500 << 10] * 2
+    assert all(received >= 500 << 10 for received in run.flows["received_bytes"])
+    assert len(os.listdir("/proc/self/fd")) == open_files and len(os.listdir("/proc/self/task")) < 10
+    names = {path.name for path in Path("theirs").iterdir()}
+    assert {path.name for path in Path("ours").iterdir()} == names
+    for name in (name for name in names if name.endswith(".csv")):
+        ours, theirs = (Path(folder, name).read_text().split("\n", 1)[0] for folder in ("ours", "theirs"))
+        assert ours == theirs, name
