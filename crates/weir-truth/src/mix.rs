@@ -40,6 +40,13 @@ pub struct Mix {
 }
 
 impl Mix {
+    /// The same with QUIC that spreads its windows over the round trip, as real stacks do.
+    pub fn paced(mut self) -> Self {
+        let quic = self.scenario.flows.iter_mut().filter(|flow| flow.stack == Stack::Quic);
+        quic.for_each(|flow| flow.paced = Some(true));
+        self
+    }
+
     /// An equal share of the link among its flows, in bits per second.
     pub fn fair_share(&self) -> f64 {
         self.scenario.bottleneck.rate.bits_per_sec() as f64 / self.truths.len().max(1) as f64
