@@ -40,7 +40,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// The same with QUIC that spreads its windows over the round trip, as real stacks do.
+    /// The same with flows over QUIC that spread their windows over the round trip, as real stacks do. Requests do not.
     pub fn paced(mut self) -> Self {
         let quic = self.scenario.flows.iter_mut().filter(|flow| flow.stack == Stack::Quic);
         quic.for_each(|flow| flow.paced = Some(true));

@@ -19,17 +19,15 @@ impl Sender {
     #[inline]
     pub(super) fn pacing(&self) -> Option<Rate> {
         let most = Some(self.config.max_rate).filter(|rate| *rate < Rate::MAX);
-        let own = if self.is_spread() { self.spread() } else { self.controller.pacing() };
+        let own = self.controller.pacing().or_else(|| self.spread());
         own.into_iter().chain(most).min()
     }
 
-    /// Whether the window alone says how fast packets go.
-    fn is_spread(&self) -> bool {
-        self.config.bunching == Bunching::Spread && self.controller.pacing().is_none()
-    }
-
-    /// The rate at which a window is spread over a round trip (RFC 9002 section 7.7), once one is known.
+    /// The rate at which a window is spread over a round trip (RFC 9002 section 7.7), if it is and once one is known.
     fn spread(&self) -> Option<Rate> {
+        if self.config.bunching != Bunching::Spread {
+            return None;
+        }
         let rtt = self.rtt.smoothed.as_nanos();
         let bits = u128::from(self.controller.window()) * 8 * SPREAD[0] / SPREAD[1];
         let rate = (bits * 1_000_000_000).checked_div(u128::from(rtt))?;
@@ -39,7 +37,7 @@ impl Sender {
     /// Bytes of a burst at `rate`.
     fn burst(&self, rate: Rate) -> u64 {
         let mss = u64::from(self.config.mss);
-        if self.is_spread() {
+        if self.config.bunching == Bunching::Spread && self.controller.pacing().is_none() {
             let [least, most] = SPREAD_PACKETS.map(|packets| packets * mss);
             let longest = rate.bytes_in(SPREAD_LONGEST).0.max(mss);
             return rate.bytes_in(SPREAD_BURST).0.clamp(least, most).min(longest);
