@@ -6,9 +6,9 @@ use thiserror::Error;
 use weir_core::{Duration, Seed, words};
 
 use crate::{
-    Allegro, Bbr1, Bbr3, Bbr3Params, ConstantRate, Controller, Copa, Cubic, Cubic9438, Dctcp, Dctcp8257,
-    DctcpVersion, Delay, Dip, DipParams, EcnUse, Evader, EvaderParams, FixedWindow, Linux, PccPublished,
-    Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup, Share, Vivace, WindowRule,
+    Allegro, Bbr1, Bbr3, Bbr3Params, ConstantRate, Controller, Copa, Cubic, Cubic9438, CubicRegain, Dctcp,
+    Dctcp8257, DctcpVersion, Delay, Dip, DipParams, EcnUse, Evader, EvaderParams, FixedWindow, Linux,
+    PccPublished, Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup, Share, Vivace, WindowRule,
 };
 
 /// Around what kind of transport a controller works.
@@ -143,6 +143,13 @@ pub const ALL: &[Entry] = &[
         also: &[],
         what: "CUBIC by the letter of RFC 9438, without HyStart++",
         make: |choice, setup| under(Cubic9438::new(classic(choice)), choice, setup),
+        ..PLAIN
+    },
+    Entry {
+        name: "cubic-regain",
+        also: &[],
+        what: "cubic that comes back sooner to a share it has lost; where fair queuing turned out not to be",
+        make: |choice, setup| under(CubicRegain::new(Cubic::new(classic(choice), setup.mss)), choice, setup),
         ..PLAIN
     },
     Entry {

@@ -20,14 +20,8 @@ use weir_core::{Duration, Time};
 
 use crate::{Ack, EcnUse, Signal, Window, WindowRule};
 
-/// beta, of 1024.
-const BETA: u64 = 717;
-/// C times ten for the kernel's nominal round trip of 100 ms, of 1024.
-const RTT_SCALE: u64 = 410;
-/// 1/C in units of (2^-10 s)^3 per packet.
-const CUBE_FACTOR: u64 = (1 << 40) / RTT_SCALE;
 /// Windows acknowledged per packet of the TCP-friendly estimate, of 8: `8 (1 + beta) / (3 (1 - beta))`.
-const FRIENDLY: u64 = 8 * (1024 + BETA) / 3 / (1024 - BETA);
+const FRIENDLY: u64 = 8 * (1024 + Shape::Linux.beta()) / 3 / (1024 - Shape::Linux.beta());
 /// Acknowledgements closer than this belong to one train.
 const TRAIN_SPACING_US: u64 = 2_000;
 /// Delays may grow by this much, however short they are.
@@ -57,6 +51,38 @@ impl Default for HyStartLimits {
     }
 }
 
+/// How far the window is reduced, and how steep the function is by which it comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// The kernel's.
+    Linux,
+    /// Of [`CubicRegain`](crate::CubicRegain) far below its peak.
+    Steep,
+}
+
+impl Shape {
+    /// beta, of 1024.
+    const fn beta(self) -> u64 {
+        match self {
+            Self::Linux => 717,
+            Self::Steep => 922,
+        }
+    }
+
+    /// C times ten for the kernel's nominal round trip of 100 ms, of 1024.
+    const fn rtt_scale(self) -> u64 {
+        match self {
+            Self::Linux => 410,
+            Self::Steep => 128 * 410,
+        }
+    }
+
+    /// 1/C in units of (2^-10 s)^3 per packet.
+    const fn cube_factor(self) -> u64 {
+        (1 << 40) / self.rtt_scale()
+    }
+}
+
 /// What HyStart knows of the present round trip.
 #[derive(Clone, Copy, Debug, Default)]
 struct HyStart {
@@ -75,6 +101,7 @@ pub struct Cubic {
     hystart: Option<HyStart>,
     limits: HyStartLimits,
     mss: u32,
+    shape: Shape,
     /// Packets acknowledged per packet of growth (`cnt`).
     per: u32,
     last_max: u32,
@@ -116,6 +143,7 @@ impl Cubic {
             hystart: Some(HyStart { shortest_us: u64::MAX, ..HyStart::default() }),
             limits: HyStartLimits::default(),
             mss,
+            shape: Shape::Linux,
             per: 0,
             last_max: 0,
             last_window: 0,
@@ -137,6 +165,11 @@ impl Cubic {
     /// The same with other limits of HyStart.
     pub fn hystart(self, limits: HyStartLimits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// From the next reduction on, and the growth behind it.
+    pub(crate) const fn set_shape(&mut self, shape: Shape) {
+        self.shape = shape;
     }
 
     /// How many packets must be acknowledged for one of growth (`bictcp_update`).
@@ -174,7 +207,7 @@ impl Cubic {
         if self.last_max <= window {
             (self.k, self.origin) = (0, window);
         } else {
-            self.k = cube_root(CUBE_FACTOR * u64::from(self.last_max - window));
+            self.k = cube_root(self.shape.cube_factor() * u64::from(self.last_max - window));
             self.origin = self.last_max;
         }
         now_ms
@@ -184,7 +217,7 @@ impl Cubic {
     fn follow(&mut self, window: u32, since_epoch_ms: u64) {
         let t = ((since_epoch_ms + self.delay_us.div_ceil(1000)) << 10) / 1000;
         let off = t.abs_diff(self.k).min(1 << 30);
-        let delta = (u128::from(RTT_SCALE) * u128::from(off).pow(3)) >> 40;
+        let delta = (u128::from(self.shape.rtt_scale()) * u128::from(off).pow(3)) >> 40;
         let delta = delta.min(u128::from(u32::MAX)) as u32;
         let target =
             if t < self.k { self.origin.saturating_sub(delta) } else { self.origin.saturating_add(delta) };
@@ -271,10 +304,10 @@ impl WindowRule for Cubic {
     }
 
     fn reduce(&mut self, window: &Window, signal: Signal, now: Time) -> u32 {
-        let packets = window.packets;
+        let (packets, beta) = (window.packets, self.shape.beta());
         self.epoch_ms = None;
         self.last_max = if packets < self.last_max {
-            (u64::from(packets) * (1024 + BETA) / 2048) as u32
+            (u64::from(packets) * (1024 + beta) / 2048) as u32
         } else {
             packets
         };
@@ -290,7 +323,7 @@ impl WindowRule for Cubic {
             });
             *self = Self { hystart, limits: self.limits, ..Self::new(self.ecn, self.mss) };
         }
-        ((u64::from(packets) * BETA / 1024) as u32).max(2)
+        ((u64::from(packets) * beta / 1024) as u32).max(2)
     }
 
     fn resume(&mut self, since: Time, now: Time) {
@@ -303,7 +336,7 @@ impl WindowRule for Cubic {
 
 #[cfg(test)]
 mod tests {
-    use super::{CUBE_FACTOR, Cubic, FRIENDLY, cube_root};
+    use super::{Cubic, FRIENDLY, Shape, cube_root};
     use crate::testing::{Fate, MSS, Path, setup};
     use crate::{EcnUse, Linux, Signal, Window, WindowRule};
     use weir_core::{Duration, Time};
@@ -319,7 +352,7 @@ mod tests {
     #[test]
     fn constants_are_the_kernels() {
         assert_eq!(FRIENDLY, 15);
-        assert_eq!(CUBE_FACTOR, 2_681_735_677);
+        assert_eq!(Shape::Linux.cube_factor(), 2_681_735_677);
         for value in [0, 1, 7, 8, 26, 27, 1_000_000, 999_999] {
             let root = cube_root(value);
             assert!(root.pow(3) <= value && (root + 1).pow(3) > value, "{value}: {root}");

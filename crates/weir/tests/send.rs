@@ -270,7 +270,9 @@ fn fair_queuing_is_told_from_a_shared_queue_on_real_packets() {
 #[test]
 fn a_file_goes_through_a_bottleneck_at_its_rate() {
     let Some(_turn) = root_and_turn() else { return };
-    for (qdisc, controllers) in [("fq_codel", ["share", "cubic"]), ("pfifo limit 50p", ["cubic", "cubic"])] {
+    for (qdisc, controllers) in
+        [("fq_codel", ["share", "cubic-regain"]), ("pfifo limit 50p", ["cubic-regain"; 2])]
+    {
         let Some(world) = World::new() else { return };
         let bottleneck = Bottleneck::start(&world, qdisc, "20mbit", "5ms");
         let place = Place::new();

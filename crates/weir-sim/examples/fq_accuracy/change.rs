@@ -88,8 +88,9 @@ pub(crate) struct Moved {
     pub(crate) cubic: f64,
 }
 
-/// Runs a connection with `detector`, or a plain Cubic without one if that is "cubic".
-pub(crate) fn run(case: &Move, detector: &str) -> Moved {
+/// Runs a connection with `detector` and `controller` in the shared queue, or a plain Cubic without a detector if that is
+/// "cubic".
+pub(crate) fn run(case: &Move, detector: &str, controller: &str) -> Moved {
     let Move { rate, narrow, rtt, buffer, stays, changes, seed, .. } = case.clone();
     let mut network = Network::new(seed, ());
     let wide = rate.scale(4.0);
@@ -119,7 +120,7 @@ pub(crate) fn run(case: &Move, detector: &str) -> Moved {
     let (shared, flows) = if detector == "cubic" {
         (None, vec![network.add_flow(quic("cubic")).expect("a flow")])
     } else {
-        let shared = Shared::new(connection(detector, None, &setup));
+        let shared = Shared::new(connection(detector, controller, None, &setup));
         let flows = network.add_twins(quic("reno"), quic("reno"), &shared).expect("sub-flows");
         (Some(shared), flows.to_vec())
     };

@@ -15,7 +15,7 @@
 //! | `drawn DETECTOR CASES SEED [FIRST]` | conditions drawn at random, from run `FIRST` on |
 //! | `control DETECTOR [CONTROLLER]` | what comes behind fair queuing: 30 s in each cell of the grid, detection included |
 //! | `again DETECTOR RUNS` | detections for a minute in the grid; counts those that change what was found |
-//! | `change (DETECTOR or cubic) RUNS SEED` | the bottleneck moves from a fair queue to a shared one and back; `cubic` detects nothing |
+//! | `change (DETECTOR or cubic) RUNS SEED [CONTROLLER]` | the bottleneck moves from a fair queue to a shared one and back; `cubic` detects nothing |
 //!
 //! Of `grid` and `drawn` a line for each error comes before the tables.
 
@@ -75,7 +75,8 @@ fn main() {
         }
         Some("change") => {
             let cases = change::moves(number(2, 100), number(3, 1));
-            let moved = run_all(&cases, |case| change::run(case, detector));
+            let controller = words.get(4).copied().unwrap_or("cubic-regain");
+            let moved = run_all(&cases, |case| change::run(case, detector, controller));
             print!("{}", change::table(&cases, &moved, detector != "cubic"));
             return;
         }
@@ -87,7 +88,7 @@ fn main() {
         }
         _ => {
             let words = "(grid | again) DETECTOR RUNS | drawn DETECTOR CASES SEED [FIRST] | control DETECTOR CONTROLLER | \
-                change (DETECTOR | cubic) RUNS SEED";
+                change (DETECTOR | cubic) RUNS SEED [CONTROLLER]";
             eprintln!("fq_accuracy {words}");
             return;
         }

@@ -48,11 +48,12 @@ struct Set {
     start: Duration,
 }
 
-/// A connection with the detector of this name; `trains@24us` are trains whose packets are 24 us apart.
-pub(crate) fn connection(detector: &str, fair: Option<&str>, setup: &Setup) -> Connection {
+/// A connection with the detector of this name and its controllers in a shared and a fair queue; `trains@24us` are trains
+/// whose packets are 24 us apart.
+pub(crate) fn connection(detector: &str, shared: &str, fair: Option<&str>, setup: &Setup) -> Connection {
     let Some((name, spacing)) = detector.split_once('@') else {
         let fair = fair.map(str::to_owned);
-        let names = Names { detector: detector.to_owned(), shared: "cubic".to_owned(), fair, again: None };
+        let names = Names { detector: detector.to_owned(), shared: shared.to_owned(), fair, again: None };
         return names.connection(setup, Duration::ZERO).unwrap_or_else(|error| panic!("{error}"));
     };
     assert_eq!(name, "trains", "only trains have a spacing");
@@ -88,7 +89,7 @@ fn set(case: &Case, detector: &str, fair: Option<&str>) -> Set {
     // Not in step with the cross traffic.
     let start = lead + rtt + rtt.scale(random.unit());
     let setup = Setup { mss: MSS, initial_window: 10, random: seed.stream("detector"), rate: None };
-    let shared = Shared::new(connection(detector, fair, &setup));
+    let shared = Shared::new(connection(detector, "cubic", fair, &setup));
     // A packet at a time: pairs would not fit into a buffer of one.
     let ends = EndOptions { min_burst: 1, ..EndOptions::default() };
     let spec = || FlowSpec::quic("reno", hop, rtt).expect("a flow").hosts([1, 2]).start(start).ends(ends);

@@ -130,7 +130,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// The congestion controller for a bottleneck that is shared, and for one of which nothing is known.
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    #[arg(long, value_name = "NAME", default_value = "cubic-regain")]
     pub(crate) controller: String,
     /// The congestion controller for a bottleneck that is fair-queued [default: the detector's].
     #[arg(long, value_name = "NAME")]
