@@ -73,6 +73,8 @@ pub(super) struct Link {
     news: Vec<(Time, Time, Packet)>,
     numbers: [u64; 2],
     last_drop: Time,
+    /// What would arrive between two of these times does so at the second.
+    stalls: Vec<(Time, Time)>,
     pub(super) sent: [u64; 2],
     pub(super) dropped: [u64; 2],
 }
@@ -93,6 +95,7 @@ impl Link {
             news: Vec::new(),
             numbers: [0; 2],
             last_drop: Time::ZERO,
+            stalls: Vec::new(),
             sent: [0; 2],
             dropped: [0; 2],
             random,
@@ -100,6 +103,12 @@ impl Link {
         // The cross traffic has a while to fill what it fills.
         link.pass(now + path.packet * 400);
         link
+    }
+
+    /// The far end does nothing for a `time` that begins `after` the end of its last stall, or after now.
+    pub(super) fn stall(&mut self, after: Duration, time: Duration) {
+        let from = self.stalls.last().map_or(self.now, |stall| stall.1) + after;
+        self.stalls.push((from, from + time));
     }
 
     /// Runs a detection to its end.
@@ -114,7 +123,7 @@ impl Link {
             let departure = detector.next().map(|next| (next.at.max(self.now), next.sub_flow));
             let due = departure.map_or(timer, |(at, _)| at.min(timer));
             if let Some(place) = self.next_news(due) {
-                let (now, at, packet) = self.news.swap_remove(place);
+                let (now, at, packet) = self.news.remove(place);
                 self.now = now;
                 // The receiver's clock is an hour behind.
                 detector.on_arrival(now, &packet, at + Duration::from_secs(3600));
@@ -184,6 +193,8 @@ impl Link {
         let jitter = Duration::from_nanos(self.random.below(self.path.jitter.as_nanos() + 1));
         let offset = if packet.sub_flow == SubFlow::Light { self.path.offset } else { Duration::ZERO };
         let at = self.now + self.path.rtt / 2 + jitter - offset;
+        let stall = self.stalls.iter().find(|(from, until)| (*from..*until).contains(&at));
+        let at = stall.map_or(at, |(_, until)| *until);
         self.news.push((at.max(self.now) + self.path.rtt / 2, at, packet));
     }
 

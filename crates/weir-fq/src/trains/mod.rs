@@ -235,8 +235,18 @@ impl Trains {
         // A path of which nothing is heard at all says nothing of its queues.
         let heard = self.least.iter().any(|least| *least < i64::MAX);
         let least = self.least();
-        self.evidence[index] =
+        let mut evidence =
             if heard { Evidence::of(&self.trains[index], &self.path, least) } else { Evidence::default() };
+        if index >= self.proved() {
+            evidence.loss = evidence.loss.max(0.0);
+        }
+        self.evidence[index] = evidence;
+    }
+
+    /// Trains whose losses are proved: something has arrived that was sent later. All that is missing of the others may
+    /// be late, as it is while a host on the way has no processor to run on.
+    fn proved(&self) -> usize {
+        self.trains.iter().rposition(Train::is_heard).unwrap_or(0)
     }
 
     /// Begins another round of pairs.
@@ -322,7 +332,7 @@ impl Trains {
     fn give_up(&mut self, now: Time) {
         let losses: f64 = self.evidence.iter().map(|evidence| evidence.loss).sum();
         let heard = self.least.iter().any(|least| *least < i64::MAX);
-        let share = if heard { share(&self.trains[..self.closed]) } else { 0.0 };
+        let share = if heard { share(&self.trains[..self.proved()]) } else { 0.0 };
         let odds = self.log_odds() - losses + share;
         let certain = self.params.certain;
         let finding = match self.found {

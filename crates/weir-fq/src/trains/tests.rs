@@ -46,6 +46,33 @@ fn plain_paths_are_told_in_two_trains_or_three() {
     assert_eq!((link.dropped, trains.outcome().unwrap().verdict.why), ([0; 2], "order"));
 }
 
+/// What a busy host hands out late looks lost to the last packet; that is no loss that a queue has made.
+#[test]
+fn a_far_end_that_stalls_makes_no_wrong_finding() {
+    let wrong = |kind| if kind == Kind::Fifo { Finding::FairQueued } else { Finding::Shared };
+    let stalled = |kind, stalls: &[(u64, u64)]| {
+        let mut trains = Trains::default();
+        let mut link = Link::new(Path { kind, ..PLAIN }, random(0));
+        for (after, time) in stalls {
+            link.stall(Duration::from_millis(*after), Duration::from_millis(*time));
+        }
+        let found = link.detect(&mut trains).verdict.finding;
+        assert_ne!(found, wrong(kind), "{kind:?}, {stalls:?}");
+        found != Finding::Unknown
+    };
+    for kind in [Kind::Fifo].into_iter().chain(FAIR) {
+        let once =
+            (0..400).step_by(5).flat_map(|after| (20..1000).step_by(20).map(move |time| (after, time)));
+        let told = once.map(|stall| usize::from(stalled(kind, &[stall]))).sum::<usize>();
+        assert!(told > 3000, "{kind:?}: {told} of 3920");
+        for run in 0..500 {
+            let mut random = random(3000 + run);
+            let often: Vec<_> = (0..40).map(|_| (random.below(200), random.below(400))).collect();
+            stalled(kind, &often);
+        }
+    }
+}
+
 #[test]
 fn buffers_of_one_packet_are_told_by_loss() {
     for (kind, finding) in [

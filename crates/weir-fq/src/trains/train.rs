@@ -65,6 +65,11 @@ impl Train {
         self.light.is_some_and(|light| light.at.is_some()) && self.heavies.iter().all(|car| car.at.is_some())
     }
 
+    /// Whether any packet has arrived.
+    pub(super) fn is_heard(&self) -> bool {
+        self.light.is_some_and(|light| light.at.is_some()) || self.arrived().next().is_some()
+    }
+
     /// Whether the light packet came in one bunch with some heavy ones, as a link brings them that sends several at
     /// once.
     pub(super) fn is_bunched(&self, path: &Path) -> bool {
