@@ -107,6 +107,8 @@ impl OfRuns for Systematic {
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
         let variant = self.about.variant(&plan.variant);
         let system = self.system(plan);
+        // The kernel's own has a fast path or none, by its version.
+        let fq = if matches!(plan.world.name(), "kernel" | "vm") { "fq" } else { "fq nofast_path" };
         let kind = FlowKind {
             name: "flow".to_owned(),
             stack: system.stack,
@@ -123,7 +125,7 @@ impl OfRuns for Systematic {
                     detector: system.detector.clone(),
                     ..kind.flow(1, false)
                 };
-                let queue = format!("fq nofast_path flow_limit {}p", link.buffer);
+                let queue = format!("{fq} flow_limit {}p", link.buffer);
                 let queue = queue.parse().expect("fq and its limit are known");
                 let on = (scaled(plan.quick, link.rate, 0).0, link.delay, queue);
                 Job {
