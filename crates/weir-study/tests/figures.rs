@@ -226,5 +226,7 @@ fn a_figure_that_cannot_be_made_says_so_before_it_runs() {
     let wrong = Plan { variant: "papre".to_owned(), ..plan(None) };
     assert!(matches!(figure::run(&small(), &wrong, &options("/nowhere")), Err(FigureError::Variant { .. })));
     let nothing = figure::run(&small(), &plan(Some("no such cell")), &options("/nowhere"));
-    assert!(matches!(nothing, Err(FigureError::Nothing(_))));
+    let Err(error) = nothing else { panic!("nothing may run") };
+    let FigureError::Nothing { like, .. } = &error else { panic!("{error}") };
+    assert!(small().jobs(&plan(None)).iter().any(|job| job.name == *like), "{error}");
 }

@@ -34,9 +34,14 @@ pub enum FigureError {
     },
     /// No cell is left.
     #[error(
-        "no cell of the figure has '{0}' in its name; `--only` takes a part of a name such as \"CoDel drop, 5ms\""
+        "no cell of the figure has '{only}' in its name; `--only` takes a part of a name such as \"{like}\""
     )]
-    Nothing(String),
+    Nothing {
+        /// What was asked for.
+        only: String,
+        /// The name of the first that there is.
+        like: String,
+    },
     /// The runs could not be made, or data not be written.
     #[error(transparent)]
     Study(#[from] StudyError),
@@ -71,7 +76,9 @@ pub fn run(figure: &dyn Figure, plan: &Plan, options: &Options) -> Result<Figure
     }
     let jobs = figure.jobs(plan);
     if jobs.is_empty() {
-        return Err(FigureError::Nothing(plan.only.clone().unwrap_or_default()));
+        let all = figure.jobs(&Plan { only: None, ..plan.clone() });
+        let like = all.first().map_or_else(String::new, |job| job.name.clone());
+        return Err(FigureError::Nothing { only: plan.only.clone().unwrap_or_default(), like });
     }
     let made_of = batch::made_of(&jobs, plan.world, options)?;
     let began = engine::now();
