@@ -84,10 +84,8 @@ mod tests {
     use weir_core::{Duration, Time};
 
     use super::CubicRegain;
-    use crate::testing::{Path, setup};
+    use crate::testing::{MSS, Path, setup};
     use crate::{Controller, Cubic, EcnUse, Rfc9002, Signal, Window, WindowRule};
-
-    const MSS: u32 = 1448;
 
     fn regain() -> CubicRegain {
         CubicRegain::new(Cubic::new(EcnUse::Off, MSS))

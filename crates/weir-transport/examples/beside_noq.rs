@@ -104,7 +104,8 @@ fn weir(world: &World, folder: &std::path::Path, path: &std::path::Path) -> Took
     let took = world.server.enter(move || {
         let (began, mut whole) = (Instant::now(), Duration::ZERO);
         let took = measure(|| {
-            let names = Names { detector: "trains".into(), shared: "cubic".into(), fair: None, again: None };
+            let names =
+                Names { detector: "trains".into(), shared: "cubic-regain".into(), fair: None, again: None };
             let sent = send(&mut SendJob {
                 path: &path,
                 name: "file.bin",
