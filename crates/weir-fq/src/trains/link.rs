@@ -37,6 +37,8 @@ pub(super) struct Path {
     pub(super) load: u64,
     /// Of a thousand packets that arrive, lost on the way.
     pub(super) lost: u64,
+    /// Packets that a link which has rested sends at once, as a token bucket lets it.
+    pub(super) bucket: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +70,8 @@ pub(super) struct Link {
     new: VecDeque<usize>,
     old: VecDeque<usize>,
     on_link: Option<(Time, Option<Packet>)>,
+    /// When what was sent so far will be paid for.
+    paid: Time,
     /// When each cross flow's next packet comes.
     comes: Vec<Time>,
     news: Vec<(Time, Time, Packet)>,
@@ -91,6 +95,7 @@ impl Link {
             new: VecDeque::new(),
             old: VecDeque::new(),
             on_link: None,
+            paid: Time::ZERO,
             comes: (0..path.cross).map(|_| now + Duration::from_nanos(random.below(1_000_000))).collect(),
             news: Vec::new(),
             numbers: [0; 2],
@@ -243,7 +248,11 @@ impl Link {
 
     fn serve(&mut self) {
         let next = self.shared.pop_front().map(|(_, queued)| queued).or_else(|| self.by_turns());
-        self.on_link = next.map(|queued| (self.now + self.path.packet, queued.packet));
+        self.on_link = next.map(|queued| {
+            let rested = Time::ZERO + self.now.since(Time::ZERO + self.path.packet * self.path.bucket);
+            self.paid = self.paid.max(rested) + self.path.packet;
+            (self.paid.max(self.now + Duration::from_micros(1)), queued.packet)
+        });
     }
 
     fn by_turns(&mut self) -> Option<Queued> {

@@ -68,6 +68,8 @@ pub struct Trains {
     between_pairs: Duration,
     path: Path,
     trains: Vec<Train>,
+    /// Time between packets at the bottleneck, as the trains of the last detection that had some have shown it.
+    spacing_before: Option<Duration>,
     /// What each train says, and whether it is closed.
     evidence: Vec<Evidence>,
     closed: usize,
@@ -110,6 +112,7 @@ impl Trains {
             between_pairs: Duration::ZERO,
             path: Path::default(),
             trains: Vec::with_capacity(params.trains.max(params.trains_again)),
+            spacing_before: None,
             evidence: Vec::with_capacity(params.trains.max(params.trains_again)),
             closed: 0,
             least: [i64::MAX; 2],
@@ -152,14 +155,21 @@ impl Trains {
         self.plan = Plan::Pair { sub_flow: self.baseline.first(), begins: true, at };
     }
 
-    /// Time between packets at the bottleneck, as far as is known.
-    fn spacing(&self) -> Option<Duration> {
-        let trains = || self.trains.iter().rev();
-        let positive = |nanos: i64| (nanos > 0).then(|| Duration::from_nanos(nanos as u64));
+    /// Time between packets at the bottleneck, as the trains show it.
+    fn spacing_of_trains(&self) -> Option<Duration> {
+        let mut trains = self.trains.iter().rev();
         if self.path.noisy {
-            return trains().find_map(Train::even_spacing).and_then(positive);
+            trains.find_map(Train::even_spacing).and_then(positive)
+        } else {
+            trains.find_map(Train::spacing)
         }
-        trains().find_map(Train::spacing).or_else(|| positive(self.path.packet))
+    }
+
+    /// Time between packets at the bottleneck, as far as is known. Pairs come last: a token bucket lets both packets
+    /// of one through at once, and they then show what is far shorter.
+    fn spacing(&self) -> Option<Duration> {
+        let of_pairs = || positive(self.path.packet).filter(|_| !self.path.noisy);
+        self.spacing_of_trains().or(self.spacing_before).or_else(of_pairs)
     }
 
     /// Heavy packets at the head of the next train that stay in order also behind fair queuing: if the link is idle,
@@ -348,6 +358,7 @@ impl Trains {
 
     fn finish(&mut self, now: Time, finding: Finding) {
         self.posterior = self.log_odds();
+        self.spacing_before = self.spacing_of_trains().or(self.spacing_before);
         self.found = finding;
         self.ended = Some(now);
         self.doubtful = false;
@@ -566,6 +577,11 @@ impl Detector for Trains {
 /// A duration in signed nanoseconds; never so long that it would not fit.
 fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX / 4)
+}
+
+/// A time that is known: zero and less say nothing.
+fn positive(nanos: i64) -> Option<Duration> {
+    (nanos > 0).then(|| Duration::from_nanos(nanos as u64))
 }
 
 /// `at` less `since`, which may be later.

@@ -16,6 +16,7 @@ const PLAIN: Path = Path {
     cross: 0,
     load: 0,
     lost: 0,
+    bucket: 0,
 };
 const FAIR: [Kind; 3] = [Kind::Turns, Kind::Credit, Kind::HeadDrop];
 
@@ -129,6 +130,7 @@ fn draw(random: &mut Random, kind: Kind) -> Path {
         cross,
         load: 20 + random.below(130),
         lost: random.below(10),
+        bucket: 0,
     }
 }
 
@@ -229,6 +231,21 @@ fn a_later_detection_takes_a_train_or_two() {
             let before = link.sent;
             assert_eq!(link.detect(&mut trains).verdict.finding, finding);
             assert!(trains.trains() <= 2 && link.sent[0] - before[0] <= 2, "{kind:?}");
+        }
+    }
+}
+
+/// Both packets of a pair come through a token bucket at once, and say nothing of how long a packet takes.
+#[test]
+fn later_trains_behind_a_token_bucket_are_short() {
+    for kind in FAIR {
+        for bucket in [1, 2, 8] {
+            let (_, mut trains, mut link) = detect(Path { kind, bucket, ..PLAIN }, 0);
+            let before = link.sent[SubFlow::Heavy.index()];
+            link.rest(Duration::from_secs(5));
+            assert_eq!(link.detect(&mut trains).verdict.finding, Finding::FairQueued, "{kind:?}, {bucket}");
+            let sent = link.sent[SubFlow::Heavy.index()] - before;
+            assert!(sent < 50, "{kind:?}, {bucket}: {sent} heavy packets");
         }
     }
 }
