@@ -127,9 +127,11 @@ pub fn strip_plot(panels: &[StripPanel], y: &str, range: (f64, f64)) -> String {
 fn strip(panel: &StripPanel, y: &str, range: (f64, f64)) -> String {
     let columns = &panel.columns;
     let (mut marks, mut overlays) = (Vec::new(), Vec::new());
+    let unit = unit(columns);
     for (index, column) in columns.iter().enumerate() {
         let middle = index as f64 + 0.5;
-        overlays.push(Overlay::Below { x: middle, line: 0, text: column.label.clone(), strong: false });
+        let text = column.label.strip_suffix(unit).unwrap_or(&column.label).trim_end().to_owned();
+        overlays.push(Overlay::Below { x: middle, line: 0, text, strong: false });
         if let Some(paper) = column.paper {
             marks.push(Mark::Line {
                 colour: STANDARD,
@@ -159,7 +161,9 @@ fn strip(panel: &StripPanel, y: &str, range: (f64, f64)) -> String {
     while start < columns.len() {
         let same = columns[start..].iter().take_while(|column| column.group == columns[start].group).count();
         let x = start as f64 + same as f64 / 2.0;
-        overlays.push(Overlay::Below { x, line: 1, text: columns[start].group.clone(), strong: true });
+        let group = &columns[start].group;
+        let text = if unit.is_empty() { group.clone() } else { format!("{group}, {unit}") };
+        overlays.push(Overlay::Below { x, line: 1, text, strong: true });
         start += same;
     }
     let x = Axis::linear(0.0, columns.len().max(1) as f64, "").without_ticks();
@@ -175,6 +179,16 @@ fn strip(panel: &StripPanel, y: &str, range: (f64, f64)) -> String {
         overlays,
     }
     .svg()
+}
+
+/// The last word of all labels, if they share it and are too long for their places with it; it then stands once for each
+/// group.
+fn unit(columns: &[StripColumn]) -> &str {
+    const LETTERS: usize = 6;
+    let mut words = columns.iter().map(|column| column.label.rsplit_once(' ').map(|(_, word)| word));
+    let first = words.next().flatten();
+    let is_long = columns.iter().any(|column| column.label.len() > LETTERS);
+    first.filter(|first| is_long && words.all(|word| word == Some(first))).unwrap_or_default()
 }
 
 fn median(sorted: &[f64]) -> Option<f64> {
@@ -220,5 +234,13 @@ mod tests {
         assert_eq!(html.matches("<circle").count(), 3);
         assert_eq!(html.matches(">TCP &lt;cubic&gt;</text>").count(), 1);
         assert!(html.contains("run 2: 85.0 (paper: 90.0)") && !html.contains("<cubic>"));
+        // Too long for its place.
+        let columns = vec![column("1 packets", &[80.0]), column("26 packets", &[99.0])];
+        let html = strip_plot(&[StripPanel { title: "FIFO".to_owned(), columns }], "score", (0.0, 100.0));
+        for text in
+            [">1</text>", ">26</text>", ">TCP &lt;cubic&gt;, packets</text>", "26 packets, run 1: 99.0"]
+        {
+            assert!(html.contains(text), "{text}: {html}");
+        }
     }
 }
