@@ -6,11 +6,14 @@
     cargo run --release -p weirnet-study --example law_cycles -- 1000000 1001000 results/check
     tools/fit-judge.py results/fit results/fit-lone --check results/check --out bpf/judge_trees.h
     tools/fit-judge.py --check results/check --picture docs/images/judge-score.svg
+    tools/fit-judge.py results/fit results/fit-lone --check results/check --ablate
 
-needs numpy and lightgbm, and matplotlib for the picture: the score of six flows of the check. The features are those of bpf/judge.h, compiled here; a tree asks three of them. Each flow is
-used at six moments: 8, 16, 40, 100 and 250 cycles after its first signal, and at its end. Beside the flows of the mixes there are
-ideal ones: AIMD with any increase and decrease, windows and rates that do not answer, dips and saw-teeth. The same input
-gives the same file.
+needs numpy, lightgbm and scikit-learn, and matplotlib for the picture: the score of six flows of the check. The
+features are those of bpf/judge.h, compiled here; a tree asks three of them. Each flow is used at six moments: 8, 16,
+40, 100 and 250 cycles after its first signal, and at its end. Beside the flows of the mixes there are ideal ones: AIMD
+with any increase and decrease, windows and rates that do not answer, dips and saw-teeth. The same input gives the same
+file.
+With --ablate no file is written: the fit is made again without each ingredient, and tried on the check.
 """
 
 import argparse
@@ -18,6 +21,7 @@ import collections
 import csv
 import ctypes
 import re
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -37,13 +41,32 @@ POINTS = 256
 TREES, RATE, LEAST = 288, 0.14, 60
 # A sender that takes less than this of an equal share harms nobody, whatever it answers.
 HARMLESS = 0.5
+# What --ablate leaves out: features by the question that they answer. Some answer two.
+INGREDIENTS = {
+    "rates beside windows": "SPREAD_RATE LATER_RATE JUMP_RATE GAVE_RATE GAVE_RATE_BY_JUMP",
+    "windows beside rates": "SPREAD_WINDOW RANGE AFTER_SIGNALS AFTER_QUIET LATER_WINDOW JUMP_WINDOW GAVE_WINDOW "
+    "GAVE_BY_JUMP SUM",
+    "two cycles later": "LATER_WINDOW LATER_RATE",
+    "the second to the fifth cycle": "GAVE_WINDOW GAVE_RATE GAVE_BY_JUMP GAVE_RATE_BY_JUMP LASTED SUM",
+    "how often it answers": "ANSWERED FELL_ALONE CONTRAST",
+    "blocks of eight cycles": "SPREAD_WINDOW SPREAD_RATE RANGE BLOCKS_FELL AFTER_SIGNALS AFTER_QUIET",
+    "growth and jumps": "GREW JUMP_WINDOW JUMP_RATE GAVE_BY_JUMP GAVE_RATE_BY_JUMP",
+    "size by signals": "SIGNALLED LOSSES SIGNAL_RATE SIZE_BY_SIGNALLED BEYOND_FRIENDLY",
+    "marks": "MARKS MARK_RATE",
+    "what the path is": "SIZE LENGTH",
+    "how much was seen": "CYCLES SIGNALS QUIET",
+}
 
 
-def library(folder: Path) -> ctypes.CDLL:
-    """Compiles the judge."""
+def library(folder: Path, trees: str | None = None) -> ctypes.CDLL:
+    """Compiles the judge in a new folder, with these trees in place of its own."""
+    headers = ROOT / "bpf"
+    if trees is not None:
+        headers = Path(shutil.copytree(headers, folder / "bpf"))
+        (headers / "judge_trees.h").write_text(trees)
     made = folder / "judge.so"
     source = ROOT / "tools" / "fit-judge.c"
-    subprocess.run(["cc", "-O2", "-Wall", "-shared", "-fPIC", "-I", ROOT / "bpf", "-o", made, source], check=True)
+    subprocess.run(["cc", "-O2", "-Wall", "-shared", "-fPIC", "-I", headers, "-o", made, source], check=True)
     return ctypes.CDLL(str(made))
 
 
@@ -56,8 +79,12 @@ def names() -> list[str]:
 class Flow:
     """A flow, its cycles, and what is right of it."""
 
-    def __init__(self, kind: str, group: str, right: int, cycles: np.ndarray, rtt: float, counts: bool = True):
-        self.kind, self.group, self.right, self.cycles, self.rtt, self.counts = kind, group, right, cycles, rtt, counts
+    def __init__(
+        self, kind: str, group: str, right: int, cycles: np.ndarray, rtt: float, counts: bool = True, few: bool = False
+    ):
+        self.kind, self.group, self.right, self.cycles, self.rtt = kind, group, right, cycles, rtt
+        # Whether it harms somebody, and whether there are at most three flows in its mix.
+        self.counts, self.few = counts, few
 
 
 def read(folder: Path) -> list[Flow]:
@@ -81,7 +108,8 @@ def read(folder: Path) -> list[Flow]:
             harmless = right == UNRESPONSIVE and float(row["share"] or 0) < HARMLESS
             cycles = np.ascontiguousarray(table[place[0] : place[1], 2:])
             group = row["controller"].split()[0]
-            flows.append(Flow(row["class"], group, right, cycles, float(row["own_rtt_ns"]), not harmless))
+            few = int(row["flows"]) <= 3
+            flows.append(Flow(row["class"], group, right, cycles, float(row["own_rtt_ns"]), not harmless, few))
     return flows
 
 
@@ -153,6 +181,21 @@ def weights(flows: list[Flow]) -> np.ndarray:
     )
 
 
+def fit(flows: list[Flow], given: np.ndarray, weight: np.ndarray) -> "lightgbm.Booster":
+    """The trees that tell these flows apart best by their features, each flow with its weight."""
+    wanted = np.array([flow.right == RESPONSIVE for flow in flows])
+    model = lightgbm.LGBMClassifier(
+        n_estimators=TREES, num_leaves=8, max_depth=3, learning_rate=RATE, min_child_samples=LEAST,
+        random_state=1, deterministic=True, force_row_wise=True, num_threads=2, verbose=-1,
+    )
+    model.fit(
+        np.concatenate([given[:, moment] for moment in range(len(AFTER))]),
+        np.tile(wanted, len(AFTER)),
+        sample_weight=np.concatenate([weight * share for share in LATER]),
+    )
+    return model.booster_
+
+
 def complete(tree: dict, level: int, at: int, asked: list[int], limits: list[int], points: list[int]) -> None:
     """Lays a tree out with three questions on each way; a leaf that comes sooner is at the end of all of its ways."""
     if "split_feature" not in tree:
@@ -168,8 +211,9 @@ def complete(tree: dict, level: int, at: int, asked: list[int], limits: list[int
     complete(tree["right_child"], level + 1, 2 * at + 2, asked, limits, points)
 
 
-def header(trees: list[dict]) -> str:
+def header(fitted: "lightgbm.Booster") -> str:
     """The trees in C."""
+    trees = fitted.dump_model()["tree_info"]
     lines = [
         "/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */",
         "/*",
@@ -197,14 +241,21 @@ def header(trees: list[dict]) -> str:
     return "\n".join([*lines, "};", "", "#endif /* WEIR_JUDGE_TREES_H */", ""])
 
 
+def judged(judge: ctypes.CDLL, flow: Flow) -> np.ndarray:
+    """The last verdict on a flow, and the other numbers of verdicts_of()."""
+    out = np.zeros(5, np.int64)
+    judge.verdicts_of(
+        flow.cycles.ctypes.data_as(ctypes.c_void_p), len(flow.cycles), flow.right, out.ctypes.data_as(ctypes.c_void_p)
+    )
+    return out
+
+
 def report(judge: ctypes.CDLL, flows: list[Flow]) -> None:
     """What the judge that stands in bpf/ makes of these flows."""
     tally = collections.defaultdict(lambda: np.zeros(5))
-    times, out = [], np.zeros(5, np.int64)
+    times = []
     for flow in flows:
-        judge.verdicts_of(
-            flow.cycles.ctypes.data_as(ctypes.c_void_p), len(flow.cycles), flow.right, out.ctypes.data_as(ctypes.c_void_p)
-        )
+        out = judged(judge, flow)
         kind = flow.kind if flow.counts else flow.kind + ", harmless"
         for name in {kind, f"  {flow.group}" if flow.counts else kind}:
             tally[name] += [1, out[0] == flow.right, out[0] == 0, out[2], out[3]]
@@ -216,6 +267,44 @@ def report(judge: ctypes.CDLL, flows: list[Flow]) -> None:
         print(f"{name:28}{int(count):8}{100 * right / count:10.1f}{100 * none / count:12.1f}{share:14.1f}")
     if times:
         print(f"first right verdict after {np.median(times):.1f} round trips of the first signal (median)")
+
+
+def ablate(flows: list[Flow], given: np.ndarray, check: list[Flow], folder: Path) -> None:
+    """Right verdicts on flows of the check by class, with all that there is and without each ingredient."""
+    known = names()
+    everything = np.ones(len(flows), bool)
+    few = np.array([flow.few for flow in flows])
+    by_formula = np.array([flow.kind.startswith("ideal") for flow in flows])
+    same = np.ones(len(flows))
+    ways = [("all", everything, [], weights(flows))]
+    ways += [(name, everything, [known.index(one) for one in without.split()], weights(flows))
+             for name, without in INGREDIENTS.items()]
+    ways += [
+        ("mixes of up to three flows", ~few, [], weights(flows)),
+        ("flows by formula", ~by_formula, [], weights(flows)),
+        ("weights by controller", everything, [], same),
+    ]
+    kinds = ["aimd", "scalable", "bbr", "unresponsive", "adversary"]
+    check = [flow for flow in check if flow.counts]
+    count = collections.Counter(flow.kind for flow in check)
+    print(f"{'without':32}" + "".join(f"{kind:>14}" for kind in kinds) + f"{'mean':>8}{'time right':>12}")
+    print(f"{'(flows)':32}" + "".join(f"{count[kind]:14}" for kind in kinds))
+    for number, (name, which, without, weight) in enumerate(ways):
+        asked = given.copy()
+        asked[:, :, without] = 0
+        trees = header(fit([flow for flow, yes in zip(flows, which) if yes], asked[which], weight[which]))
+        place = folder / str(number)
+        place.mkdir()
+        judge = library(place, trees)
+        right, times = collections.Counter(), []
+        for flow in check:
+            out = judged(judge, flow)
+            right[flow.kind] += int(out[0] == flow.right)
+            if out[3]:
+                times.append(out[2] / out[3])
+        shares = [100 * right[kind] / max(1, count[kind]) for kind in kinds]
+        cells = "".join(f"{share:14.1f}" for share in shares)
+        print(f"{name:32}{cells}{np.mean(shares):8.1f}{100 * np.mean(times):12.1f}", flush=True)
 
 
 def picture(judge: ctypes.CDLL, flows: list[Flow], out: Path) -> None:
@@ -248,6 +337,7 @@ def main() -> None:
     parser.add_argument("fit", type=Path, nargs="*", help="folders of law_cycles to fit to; without any, only check")
     parser.add_argument("--check", type=Path, action="append", default=[], help="folders to try the judge on")
     parser.add_argument("--out", type=Path, default=ROOT / "bpf" / "judge_trees.h", help="the file to write")
+    parser.add_argument("--ablate", action="store_true", help="only tell what each ingredient is worth on the check")
     parser.add_argument("--picture", type=Path, help="an SVG of scores, from the first folder of --check")
     args = parser.parse_args()
     random = np.random.default_rng(1)
@@ -258,19 +348,12 @@ def main() -> None:
             flows = [flow for one in args.fit for flow in read(one) if flow.counts]
             flows += [ideal(random, number) for number in range(max(600, len(flows) // 6))]
             given = features(judge, flows, len(known))
-            wanted = np.array([flow.right == RESPONSIVE for flow in flows])
-            weight = weights(flows)
-            model = lightgbm.LGBMClassifier(
-                n_estimators=TREES, num_leaves=8, max_depth=3, learning_rate=RATE, min_child_samples=LEAST,
-                random_state=1, deterministic=True, force_row_wise=True, num_threads=2, verbose=-1,
-            )
-            model.fit(
-                np.concatenate([given[:, moment] for moment in range(len(AFTER))]),
-                np.tile(wanted, len(AFTER)),
-                sample_weight=np.concatenate([weight * share for share in LATER]),
-            )
-            args.out.write_text(header(model.booster_.dump_model()["tree_info"]))
-            gain = model.booster_.feature_importance("gain")
+            if args.ablate:
+                ablate(flows, given, [flow for one in args.check for flow in read(one)], Path(folder))
+                return
+            fitted = fit(flows, given, weights(flows))
+            args.out.write_text(header(fitted))
+            gain = fitted.feature_importance("gain")
             print("what the trees ask for, by gain: ", end="")
             print(", ".join(f"{known[at].lower()} {100 * gain[at] / gain.sum():.0f} %" for at in np.argsort(-gain)[:16]))
         (Path(folder) / "judge.so").unlink(missing_ok=True)
