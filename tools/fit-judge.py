@@ -340,6 +340,8 @@ def main() -> None:
     parser.add_argument("--ablate", action="store_true", help="only tell what each ingredient is worth on the check")
     parser.add_argument("--picture", type=Path, help="an SVG of scores, from the first folder of --check")
     args = parser.parse_args()
+    if args.ablate and not (args.fit and args.check):
+        parser.error("--ablate needs folders to fit to, and --check with one to try the fits on")
     random = np.random.default_rng(1)
     known = names()
     with tempfile.TemporaryDirectory() as folder:
