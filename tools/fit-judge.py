@@ -275,24 +275,24 @@ def ablate(flows: list[Flow], given: np.ndarray, check: list[Flow], folder: Path
     everything = np.ones(len(flows), bool)
     few = np.array([flow.few for flow in flows])
     by_formula = np.array([flow.kind.startswith("ideal") for flow in flows])
-    same = np.ones(len(flows))
-    ways = [("all", everything, [], weights(flows))]
-    ways += [(name, everything, [known.index(one) for one in without.split()], weights(flows))
+    ways = [("nothing", everything, [], weights)]
+    ways += [(name, everything, [known.index(one) for one in without.split()], weights)
              for name, without in INGREDIENTS.items()]
     ways += [
-        ("mixes of up to three flows", ~few, [], weights(flows)),
-        ("flows by formula", ~by_formula, [], weights(flows)),
-        ("weights by controller", everything, [], same),
+        ("mixes of up to three flows", ~few, [], weights),
+        ("flows by formula", ~by_formula, [], weights),
+        ("weights by controller", everything, [], lambda kept: np.ones(len(kept))),
     ]
     kinds = ["aimd", "scalable", "bbr", "unresponsive", "adversary"]
     check = [flow for flow in check if flow.counts]
     count = collections.Counter(flow.kind for flow in check)
     print(f"{'without':32}" + "".join(f"{kind:>14}" for kind in kinds) + f"{'mean':>8}{'time right':>12}")
     print(f"{'(flows)':32}" + "".join(f"{count[kind]:14}" for kind in kinds))
-    for number, (name, which, without, weight) in enumerate(ways):
+    for number, (name, which, without, weigh) in enumerate(ways):
         asked = given.copy()
         asked[:, :, without] = 0
-        trees = header(fit([flow for flow, yes in zip(flows, which) if yes], asked[which], weight[which]))
+        kept = [flow for flow, yes in zip(flows, which) if yes]
+        trees = header(fit(kept, asked[which], weigh(kept)))
         place = folder / str(number)
         place.mkdir()
         judge = library(place, trees)

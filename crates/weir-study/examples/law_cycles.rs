@@ -2,12 +2,16 @@
 //! is, what the law made of it, and by what it could have been told.
 //!
 //! `cargo run --release -p weirnet-study --example law_cycles -- FROM TO OUT_DIR [--preset robust] [--set key=value]...
-//! [--lone] [--jobs N]` runs the mixes FROM to TO - 1 in virtual time; with --lone those of few flows.
+//! [--lone|--real] [--paced] [--jobs N]` runs the mixes FROM to TO - 1 in virtual time; with --lone those of few flows,
+//! with --real those that real packets can be sent of, with --paced QUIC that spreads its windows.
 //!
 //! - `flows.csv`: a flow each, with its mix and its place in it.
 //! - `cycles.csv`: a cycle each: mix, flow, start and duration in nanoseconds, payload bytes and packets that arrived in
 //!   it, which of these were dropped and marked (as segments), whether its beginning was not seen. Losses and marks
 //!   include those of packets that waited for up to two further cycles.
+//!
+//! It prints the tables of that figure over these mixes; with --set key=false they show what an ingredient of the law is
+//! worth.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,10 +25,12 @@ use weir_report::result::RunResult;
 use weir_truth::lone::lone;
 use weir_truth::mix::{Mix, mix};
 use weir_truth::policy::Policy;
+use weir_truth::real::real;
+use weir_truth::seen::{Flow, mixed, of_run, word};
+use weir_truth::tables::{all, text};
 use weir_world::{RunOptions, SIM, run};
 
-const USAGE: &str =
-    "law_cycles FROM TO OUT_DIR [--preset paper|comsys|robust] [--set key=value]... [--lone] [--jobs N]";
+const USAGE: &str = "law_cycles FROM TO OUT_DIR [--preset paper|comsys|robust] [--set key=value]... [--lone|--real] [--paced] [--jobs N]";
 
 const FLOWS: &str = "mix,flow,class,right,controller,stack,pattern,ecn,capable,remark,queue,main_signal,rate_bps,rtt_ns,\
 position,flows,jitter,loss,reorder,requests,own_rtt_ns,start_s,life_s,max_rate_bps,ack_every,gso,packets,segments,\
@@ -38,7 +44,8 @@ struct Asked {
     out: PathBuf,
     preset: Preset,
     set: toml::Table,
-    lone: bool,
+    draw: fn(u64, Preset) -> Mix,
+    paced: bool,
     jobs: usize,
 }
 
@@ -50,7 +57,8 @@ impl Asked {
             out: PathBuf::new(),
             preset: Preset::Robust,
             set: toml::Table::new(),
-            lone: false,
+            draw: mix,
+            paced: false,
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
         };
         let mut places = Vec::new();
@@ -71,7 +79,9 @@ impl Asked {
                     let mut table = table.map_err(|error| format!("--set {given}: {error}"))?;
                     asked.set.extend(table.remove("it").map(|value| (key.to_owned(), value)));
                 }
-                "--lone" => asked.lone = true,
+                "--lone" => asked.draw = lone,
+                "--real" => asked.draw = real,
+                "--paced" => asked.paced = true,
                 "--jobs" => asked.jobs = value()?.parse().map_err(|error| format!("--jobs: {error}"))?,
                 _ => places.push(arg),
             }
@@ -83,15 +93,21 @@ impl Asked {
         Ok(asked)
     }
 
-    /// Lines of both tables.
-    fn lines(&self, number: u64) -> Result<[String; 2], String> {
-        let draw = if self.lone { lone } else { mix };
-        let mut mix = draw(number, self.preset);
+    /// Lines of both files, and the flows that count in the figure.
+    fn mix(&self, number: u64) -> Result<([String; 2], Vec<Flow>), String> {
+        let mut mix = (self.draw)(number, self.preset);
+        if self.paced {
+            mix = mix.paced();
+        }
         mix.scenario.law.extend(self.set.clone());
         let stop = AtomicBool::new(false);
         let options = RunOptions { world: SIM, cycles: true, ..RunOptions::new(&stop) };
         let result = run(&mix.scenario, &options).map_err(|error| format!("mix {number}: {error}"))?;
-        Ok([flows(&mix, &result), cycles(&mix, &result)])
+        let lines = [flows(&mix, &result), cycles(&mix, &result)];
+        let case = mixed(mix, self.preset);
+        let seen = of_run(&case, &result, &Policy::load()).into_iter();
+        let of = |seen| Flow { preset: case.preset, queue: case.queue.clone(), run: number as usize, seen };
+        Ok((lines, seen.map(of).collect()))
     }
 }
 
@@ -224,6 +240,7 @@ impl Ordered {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked = Asked::read(std::env::args().skip(1))?;
     let ordered = Mutex::new(Ordered::create(&asked.out, asked.from)?);
+    let counted = Mutex::new(Vec::new());
     let next = AtomicU64::new(asked.from);
     let failed: Mutex<Option<String>> = Mutex::new(None);
     let lock = |error: String| *failed.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(error);
@@ -235,7 +252,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     if number >= asked.to {
                         return;
                     }
-                    let written = asked.lines(number).and_then(|lines| {
+                    let written = asked.mix(number).and_then(|(lines, flows)| {
+                        counted.lock().unwrap_or_else(|poison| poison.into_inner()).extend(flows);
                         let mut ordered = ordered.lock().unwrap_or_else(|poison| poison.into_inner());
                         ordered.take(number, lines).map_err(|error| error.to_string())
                     });
@@ -250,6 +268,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for file in &mut ordered.lock().unwrap_or_else(|poison| poison.into_inner()).files {
         file.flush()?;
     }
+    let counted = counted.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    print!("{}", text(&all(&[word(asked.preset)], &counted)));
     let failed = failed.into_inner().unwrap_or_else(|poison| poison.into_inner());
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
