@@ -215,7 +215,7 @@ impl Trains {
             }
             _ => usual,
         };
-        let begins = self.is_first() && self.trains.is_empty();
+        let begins = self.trains.is_empty() && self.spacing_before.is_none();
         let size = if begins { size.min(params.first) } else { size };
         size.clamp(NEEDED + 1, params.longest.max(NEEDED + 1))
     }
