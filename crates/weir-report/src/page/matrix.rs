@@ -5,10 +5,12 @@ use std::fmt::Write;
 use super::palette::{INK, MUTED, RESPONSIVE};
 use super::text::escape;
 
-/// The size of a cell, the room for the names of rows and of columns, and for the title along each.
+/// The least width of a cell and its height, the least room for the names of rows, that for the names of columns, and
+/// that for the title along the rows.
 const WIDTH: usize = 46;
 const HEIGHT: usize = 24;
 const SIDE: usize = 34;
+const TOP: usize = 34;
 const TITLE: usize = 22;
 
 /// A matrix.
@@ -29,6 +31,12 @@ pub struct Matrix<'a> {
     pub decimals: usize,
 }
 
+/// The room that the longest of these names needs, `least` if they need less.
+fn room(names: &[String], least: usize) -> usize {
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    least.max(longest * 13 / 2 + 8)
+}
+
 impl Matrix<'_> {
     /// How full the colour of a number is.
     fn shade(&self, value: f64) -> f64 {
@@ -39,8 +47,9 @@ impl Matrix<'_> {
 
     /// As an `<svg>` element. The first row is at the top.
     pub fn svg(&self) -> String {
-        let (left, top) = (SIDE + TITLE, SIDE);
-        let width = left + WIDTH * self.columns.1.len() + 2;
+        let (side, wide) = (room(self.rows.1, SIDE), room(self.columns.1, WIDTH));
+        let (left, top) = (side + TITLE, TOP);
+        let width = left + wide * self.columns.1.len() + 2;
         let height = top + HEIGHT * self.rows.1.len() + 2;
         let (ink, muted, full) = (INK.hex(), MUTED.hex(), RESPONSIVE.hex());
         let mut svg = format!(
@@ -53,29 +62,29 @@ impl Matrix<'_> {
             let _ = write!(svg, "<text x=\"{x}\" y=\"{y}\" fill=\"{colour}\"{turn}>{}</text>", escape(text));
         };
         let (middle_x, middle_y) =
-            (left + WIDTH * self.columns.1.len() / 2, top + HEIGHT * self.rows.1.len() / 2);
+            (left + wide * self.columns.1.len() / 2, top + HEIGHT * self.rows.1.len() / 2);
         text(middle_x, 12, &muted, "", self.columns.0);
         let turn = format!(" transform=\"rotate(-90 12 {middle_y})\"");
         text(12, middle_y, &muted, &turn, self.rows.0);
         for (index, name) in self.columns.1.iter().enumerate() {
-            text(left + WIDTH * index + WIDTH / 2, top - 6, &ink, "", name);
+            text(left + wide * index + wide / 2, top - 6, &ink, "", name);
         }
         for (index, name) in self.rows.1.iter().enumerate() {
-            text(TITLE + SIDE / 2, top + HEIGHT * index + HEIGHT / 2 + 4, &ink, "", name);
+            text(TITLE + side / 2, top + HEIGHT * index + HEIGHT / 2 + 4, &ink, "", name);
         }
         for (row, cells) in self.cells.iter().enumerate() {
             for (column, cell) in cells.iter().enumerate() {
                 let Some((value, title)) = cell else { continue };
-                let (x, y) = (left + WIDTH * column, top + HEIGHT * row);
+                let (x, y) = (left + wide * column, top + HEIGHT * row);
                 let _ = write!(
                     svg,
                     "<g><title>{}</title><rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"{full}\" \
                      fill-opacity=\"{:.2}\"/><text x=\"{}\" y=\"{}\" fill=\"{ink}\">{value:.*}</text></g>",
                     escape(title),
-                    WIDTH - 1,
+                    wide - 1,
                     HEIGHT - 1,
                     0.06 + 0.6 * self.shade(*value),
-                    x + WIDTH / 2,
+                    x + wide / 2,
                     y + HEIGHT / 2 + 4,
                     self.decimals
                 );
@@ -111,6 +120,10 @@ mod tests {
         );
         let shades = [1.0, 10.0, 100.0, 1e6].map(|value| matrix.shade(value));
         assert_eq!(shades.map(|shade| (shade * 10.0).round() as u32), [0, 5, 10, 10]);
-        assert_eq!(Matrix { range: (1.0, 1.0), ..matrix }.shade(5.0), 0.0);
+        let matrix = Matrix { range: (1.0, 1.0), ..matrix };
+        assert_eq!(matrix.shade(5.0), 0.0);
+        let long = ["a name of twenty-six letters".to_owned(), "b".to_owned()];
+        let wide = Matrix { rows: ("r", &long), columns: ("c", &long), ..matrix };
+        assert!(svg.contains("viewBox=\"0 0 150 84\"") && wide.svg().contains("viewBox=\"0 0 594 84\""));
     }
 }
