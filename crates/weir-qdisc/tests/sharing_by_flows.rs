@@ -262,3 +262,41 @@ fn flows_that_have_gone_to_the_other_class_do_not_count_in_theirs() {
     }
     assert!(sent.iter().all(|sent| (950..=1050).contains(sent)), "{sent:?}");
 }
+
+/// A flow that has filled one queue and is then given to the other has a part of each, unless it must first drain the
+/// one.
+#[test]
+fn a_flood_that_changes_class_has_one_part_with_drain() {
+    let child = "drr flows 65536 limit 100000p";
+    let parts = ["immediate", "drain"].map(|switching| {
+        let words = format!("crq standard {child} responsive {child} sharing flows split shared");
+        let mut queue = build(&format!("{words} switching {switching}"));
+        let mut number = 0;
+        let mut come = |queue: &mut dyn Qdisc, flow, choice| {
+            number += 1;
+            let packet = Packet::new(number, FlowId(flow), MTU, Time::ZERO);
+            queue.enqueue(Packet { choice, ..packet }, Time::ZERO, &mut ());
+        };
+        for choice in [QueueChoice::Responsive, QueueChoice::Standard] {
+            for _ in 0..2000 {
+                come(&mut *queue, 0, choice);
+            }
+        }
+        for flow in 1..5 {
+            come(&mut *queue, flow, QueueChoice::Responsive);
+            come(&mut *queue, flow, QueueChoice::Responsive);
+        }
+        let mut of_flood = 0;
+        for _ in 0..3000 {
+            let packet = queue.dequeue(Time::ZERO, &mut ()).unwrap();
+            if packet.flow == FlowId(0) {
+                of_flood += 1;
+            } else {
+                come(&mut *queue, packet.flow.0, QueueChoice::Responsive);
+            }
+        }
+        of_flood
+    });
+    // Of six parts two, of five parts one.
+    assert!((990..=1010).contains(&parts[0]) && (590..=610).contains(&parts[1]), "{parts:?}");
+}
