@@ -43,6 +43,7 @@ pub enum Sharing {
     /// The ECN-responsive queue always goes first, then the responsive one. The standard queue may starve.
     StrictPriority,
     /// In proportion to the flows that wait in each, so that no verdict gives a flow more than another has.
+    /// A flow with packets in two queues counts in both: only [`Switching::Drain`] rules that out.
     Flows,
 }
 

@@ -33,6 +33,12 @@ fn fill(queue: &mut dyn Qdisc, flows: &[(u32, QueueChoice)], each: u64) {
     }
 }
 
+/// A full packet of a flow with that verdict.
+fn come(queue: &mut dyn Qdisc, flow: u32, choice: QueueChoice) {
+    let packet = Packet::new(0, FlowId(flow), MTU, Time::ZERO);
+    queue.enqueue(Packet { choice, ..packet }, Time::ZERO, &mut ());
+}
+
 fn verdict() -> impl Strategy<Value = QueueChoice> {
     prop_oneof![Just(QueueChoice::Standard), Just(QueueChoice::Responsive)]
 }
@@ -238,12 +244,6 @@ fn company_of_small_flows_does_not_pay() {
 fn flows_that_have_gone_to_the_other_class_do_not_count_in_theirs() {
     let child = "drr flows 65536 limit 100000p";
     let mut queue = build(&format!("crq standard {child} responsive {child} sharing flows split shared"));
-    let mut number = 0;
-    let mut come = |queue: &mut dyn Qdisc, flow, choice| {
-        number += 1;
-        let packet = Packet::new(number, FlowId(flow), MTU, Time::ZERO);
-        queue.enqueue(Packet { choice, ..packet }, Time::ZERO, &mut ());
-    };
     for _ in 0..2000 {
         come(&mut *queue, 0, QueueChoice::Standard);
     }
@@ -271,12 +271,6 @@ fn a_flood_that_changes_class_has_one_part_with_drain() {
     let parts = ["immediate", "drain"].map(|switching| {
         let words = format!("crq standard {child} responsive {child} sharing flows split shared");
         let mut queue = build(&format!("{words} switching {switching}"));
-        let mut number = 0;
-        let mut come = |queue: &mut dyn Qdisc, flow, choice| {
-            number += 1;
-            let packet = Packet::new(number, FlowId(flow), MTU, Time::ZERO);
-            queue.enqueue(Packet { choice, ..packet }, Time::ZERO, &mut ());
-        };
         for choice in [QueueChoice::Responsive, QueueChoice::Standard] {
             for _ in 0..2000 {
                 come(&mut *queue, 0, choice);

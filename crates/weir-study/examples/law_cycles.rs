@@ -10,8 +10,8 @@
 //!   it, which of these were dropped and marked (as segments), whether its beginning was not seen. Losses and marks
 //!   include those of packets that waited for up to two further cycles.
 //!
-//! It prints the tables of that figure over these mixes; with --set key=false they show what an ingredient of the law is
-//! worth.
+//! It prints the tables of that figure over these mixes; with --set key=false they show what an ingredient of the law
+//! is worth.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -30,7 +30,8 @@ use weir_truth::seen::{Flow, mixed, of_run, word};
 use weir_truth::tables::{all, text};
 use weir_world::{RunOptions, SIM, run};
 
-const USAGE: &str = "law_cycles FROM TO OUT_DIR [--preset paper|comsys|robust] [--set key=value]... [--lone|--real] [--paced] [--jobs N]";
+const USAGE: &str = "law_cycles FROM TO OUT_DIR [--preset paper|comsys|robust] [--set key=value]... [--lone|--real] \
+                     [--paced] [--jobs N]";
 
 const FLOWS: &str = "mix,flow,class,right,controller,stack,pattern,ecn,capable,remark,queue,main_signal,rate_bps,rtt_ns,\
 position,flows,jitter,loss,reorder,requests,own_rtt_ns,start_s,life_s,max_rate_bps,ack_every,gso,packets,segments,\
@@ -103,9 +104,10 @@ impl Asked {
         let stop = AtomicBool::new(false);
         let options = RunOptions { world: SIM, cycles: true, ..RunOptions::new(&stop) };
         let result = run(&mix.scenario, &options).map_err(|error| format!("mix {number}: {error}"))?;
-        let lines = [flows(&mix, &result), cycles(&mix, &result)];
+        let policy = Policy::load();
+        let lines = [flows(&mix, &result, &policy), cycles(&mix, &result)];
         let case = mixed(mix, self.preset);
-        let seen = of_run(&case, &result, &Policy::load()).into_iter();
+        let seen = of_run(&case, &result, &policy).into_iter();
         let of = |seen| Flow { preset: case.preset, queue: case.queue.clone(), run: number as usize, seen };
         Ok((lines, seen.map(of).collect()))
     }
@@ -115,14 +117,13 @@ fn or_none<T: ToString>(value: Option<T>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-fn flows(mix: &Mix, result: &RunResult) -> String {
+fn flows(mix: &Mix, result: &RunResult, policy: &Policy) -> String {
     let bottleneck = &mix.scenario.bottleneck;
     let main = match result.meta.law.main_signal {
         MainSignal::Loss => "loss",
         MainSignal::Ecn => "ecn",
         MainSignal::Both => "both",
     };
-    let policy = Policy::load();
     let mut lines = String::new();
     let all = mix.scenario.flows.iter().zip(&mix.truths).zip(result.flows.iter().zip(&result.standings));
     for (index, ((flow, truth), (row, standing))) in all.enumerate() {
@@ -268,8 +269,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for file in &mut ordered.lock().unwrap_or_else(|poison| poison.into_inner()).files {
         file.flush()?;
     }
+    if let Some(error) = failed.into_inner().unwrap_or_else(|poison| poison.into_inner()) {
+        return Err(error.into());
+    }
     let counted = counted.into_inner().unwrap_or_else(|poison| poison.into_inner());
     print!("{}", text(&all(&[word(asked.preset)], &counted)));
-    let failed = failed.into_inner().unwrap_or_else(|poison| poison.into_inner());
-    failed.map_or(Ok(()), |error| Err(error.into()))
+    Ok(())
 }

@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(shades.map(|shade| (shade * 10.0).round() as u32), [0, 5, 10, 10]);
         let matrix = Matrix { range: (1.0, 1.0), ..matrix };
         assert_eq!(matrix.shade(5.0), 0.0);
-        let long = ["a name of twenty-six letters".to_owned(), "b".to_owned()];
+        let long = ["a name of 28 letters or more".to_owned(), "b".to_owned()];
         let wide = Matrix { rows: ("r", &long), columns: ("c", &long), ..matrix };
         assert!(svg.contains("viewBox=\"0 0 150 84\"") && wide.svg().contains("viewBox=\"0 0 594 84\""));
     }
