@@ -129,7 +129,9 @@ fn flood_in_bursts(bursts: u32) {
 
 /// Several connections at once, which overflow the queue in their slow starts.
 fn transfer(world: &World, connections: usize, bytes: usize) {
-    let listener = world.client.enter(|| TcpListener::bind((CLIENT, 80)).unwrap());
+    // Any port: a child that another test is just starting may still hold the listener of the transfer before.
+    let listener = world.client.enter(|| TcpListener::bind((CLIENT, 0)).unwrap());
+    let port = listener.local_addr().unwrap().port();
     let receiver = world.client.spawn(move || {
         let readers: Vec<_> = (0..connections)
             .map(|_| {
@@ -148,7 +150,7 @@ fn transfer(world: &World, connections: usize, bytes: usize) {
     });
     world.server.enter(move || {
         let senders: Vec<_> = (0..connections)
-            .map(|_| TcpStream::connect((CLIENT, 80)).unwrap())
+            .map(|_| TcpStream::connect((CLIENT, port)).unwrap())
             .map(|mut stream| std::thread::spawn(move || stream.write_all(&vec![1; bytes]).unwrap()))
             .collect();
         senders.into_iter().for_each(|sender| sender.join().unwrap());
