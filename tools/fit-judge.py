@@ -5,7 +5,10 @@
     $cycles 0 12000 results/fit && $cycles 12000 24000 results/paced --paced
     $cycles 0 15000 results/lone --lone && $cycles 15000 27000 results/lone-paced --lone --paced
     $cycles 0 9000 results/real --real && $cycles 1000000 1001000 results/check
+    $cycles 54000 62000 results/more && $cycles 62000 70000 results/more-paced --paced
+    $cycles 30000 42000 results/alone --lone --alone && $cycles 42000 54000 results/alone-paced --lone --alone --paced
     fit="results/fit results/paced results/lone results/lone-paced results/real"
+    fit="$fit results/more results/more-paced results/alone results/alone-paced"
     tools/fit-judge.py $fit --check results/check --out bpf/judge_trees.h
     tools/fit-judge.py --check results/check --picture docs/images/judge-score.svg
     tools/fit-judge.py $fit --check results/check --ablate
@@ -43,6 +46,8 @@ POINTS = 256
 TREES, RATE, LEAST = 512, 0.16, 60
 # How many flows by formula are among those that it is fitted to.
 IDEAL = 12000
+# How much more a flow of AIMD or scalable control counts that has its link to itself.
+ALONE = 2.5
 # A sender that takes less than this of an equal share harms nobody, whatever it answers.
 HARMLESS = 0.5
 # What --ablate leaves out: features by the question that they answer. Some answer two.
@@ -84,11 +89,11 @@ class Flow:
     """A flow, its cycles, and what is right of it."""
 
     def __init__(
-        self, kind: str, group: str, right: int, cycles: np.ndarray, rtt: float, counts: bool = True, few: bool = False
+        self, kind: str, group: str, right: int, cycles: np.ndarray, rtt: float, counts: bool = True, among: int = 0
     ):
         self.kind, self.group, self.right, self.cycles, self.rtt = kind, group, right, cycles, rtt
-        # Whether it harms somebody, and whether there are at most three flows in its mix.
-        self.counts, self.few = counts, few
+        # Whether it harms somebody, and how many flows its mix has; a flow by formula has none.
+        self.counts, self.among = counts, among
 
 
 def read(folder: Path) -> list[Flow]:
@@ -112,8 +117,8 @@ def read(folder: Path) -> list[Flow]:
             harmless = right == UNRESPONSIVE and float(row["share"] or 0) < HARMLESS
             cycles = np.ascontiguousarray(table[place[0] : place[1], 2:])
             group = row["controller"].split()[0]
-            few = int(row["flows"]) <= 3
-            flows.append(Flow(row["class"], group, right, cycles, float(row["own_rtt_ns"]), not harmless, few))
+            rtt, among = float(row["own_rtt_ns"]), int(row["flows"])
+            flows.append(Flow(row["class"], group, right, cycles, rtt, not harmless, among))
     return flows
 
 
@@ -179,12 +184,17 @@ def features(judge: ctypes.CDLL, flows: list[Flow], wide: int) -> np.ndarray:
 
 
 def weights(flows: list[Flow]) -> np.ndarray:
-    """Each controller counts as much as any other, and an attack more than the flow that it imitates."""
+    """
+    Each controller counts as much as any other, an attack more than the flow that it imitates, and who answers and is
+    alone more than in company: nobody else's answers empty the queue, so its rate does not show its own.
+    """
     count = collections.Counter(flow.group for flow in flows)
-    more = {"evader": 9.0, "saw-tooth": 8.0, "adversary": 4.5, "scalable": 2.4, "bbr": 2.0, "aimd": 1.4, "ideal": 1.5}
-    return np.array(
-        [1000 / count[flow.group] * more.get(flow.group, more.get(flow.kind, 1.0)) for flow in flows]
-    )
+    more = {"evader": 11.0, "saw-tooth": 8.5, "adversary": 5.5, "bbr": 2.6, "scalable": 2.4, "ideal": 2.2, "aimd": 1.4}
+    return np.array([
+        1000 / count[flow.group] * more.get(flow.group, more.get(flow.kind, 1.0))
+        * (ALONE if flow.among == 1 and flow.kind in ("aimd", "scalable") else 1.0)
+        for flow in flows
+    ])
 
 
 def fit(flows: list[Flow], given: np.ndarray, weight: np.ndarray) -> "lightgbm.Booster":
@@ -279,13 +289,14 @@ def ablate(flows: list[Flow], given: np.ndarray, check: list[Flow], folder: Path
     """Right verdicts on flows of the check by class, with all that there is and without each ingredient."""
     known = names()
     everything = np.ones(len(flows), bool)
-    few = np.array([flow.few for flow in flows])
+    among = np.array([flow.among for flow in flows])
     by_formula = np.array([flow.kind == "ideal" for flow in flows])
     ways = [("nothing", everything, [], weights)]
     ways += [(name, everything, [known.index(one) for one in without.split()], weights)
              for name, without in INGREDIENTS.items()]
     ways += [
-        ("mixes of up to three flows", ~few, [], weights),
+        ("mixes of two and three flows", (among < 2) | (among > 3), [], weights),
+        ("flows alone", among != 1, [], weights),
         ("flows by formula", ~by_formula, [], weights),
         ("weights by controller", everything, [], lambda kept: np.ones(len(kept))),
     ]

@@ -2,8 +2,9 @@
 //! is, what the law made of it, and by what it could have been told.
 //!
 //! `cargo run --release -p weirnet-study --example law_cycles -- FROM TO OUT_DIR [--preset robust] [--set key=value]...
-//! [--lone|--real] [--paced] [--jobs N]` runs the mixes FROM to TO - 1 in virtual time; with --lone those of few flows,
-//! with --real those that real packets can be sent of, with --paced QUIC that spreads its windows.
+//! [--lone|--real] [--alone] [--paced] [--jobs N]` runs the mixes FROM to TO - 1 in virtual time; with --lone those of few
+//! flows, with --real those that real packets can be sent of, with --alone the first flow only of each, with --paced QUIC
+//! that spreads its windows.
 //!
 //! - `flows.csv`: a flow each, with its mix and its place in it.
 //! - `cycles.csv`: a cycle each: mix, flow, start and duration in nanoseconds, payload bytes and packets that arrived in
@@ -31,7 +32,7 @@ use weir_truth::tables::{all, text};
 use weir_world::{RunOptions, SIM, run};
 
 const USAGE: &str = "law_cycles FROM TO OUT_DIR [--preset paper|comsys|robust] [--set key=value]... [--lone|--real] \
-                     [--paced] [--jobs N]";
+                     [--alone] [--paced] [--jobs N]";
 
 const FLOWS: &str = "mix,flow,class,right,controller,stack,pattern,ecn,capable,remark,queue,main_signal,rate_bps,rtt_ns,\
 position,flows,jitter,loss,reorder,requests,own_rtt_ns,start_s,life_s,max_rate_bps,ack_every,gso,packets,segments,\
@@ -46,6 +47,7 @@ struct Asked {
     preset: Preset,
     set: toml::Table,
     draw: fn(u64, Preset) -> Mix,
+    alone: bool,
     paced: bool,
     jobs: usize,
 }
@@ -59,6 +61,7 @@ impl Asked {
             preset: Preset::Robust,
             set: toml::Table::new(),
             draw: mix,
+            alone: false,
             paced: false,
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
         };
@@ -82,6 +85,7 @@ impl Asked {
                 }
                 "--lone" => asked.draw = lone,
                 "--real" => asked.draw = real,
+                "--alone" => asked.alone = true,
                 "--paced" => asked.paced = true,
                 "--jobs" => asked.jobs = value()?.parse().map_err(|error| format!("--jobs: {error}"))?,
                 _ => places.push(arg),
@@ -97,6 +101,9 @@ impl Asked {
     /// Lines of both files, and the flows that count in the figure.
     fn mix(&self, number: u64) -> Result<([String; 2], Vec<Flow>), String> {
         let mut mix = (self.draw)(number, self.preset);
+        if self.alone {
+            mix = mix.alone();
+        }
         if self.paced {
             mix = mix.paced();
         }

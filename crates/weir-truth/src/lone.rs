@@ -84,6 +84,8 @@ mod tests {
             let flows = mix.truths.iter().filter(|truth| **truth != Class::Udp).count();
             assert!((1..=3).contains(&flows) && mix.truths.len() - flows <= 1);
             assert_eq!(mix.scenario.expanded_flows().len(), mix.truths.len());
+            let (first, alone) = (mix.truths[0], mix.alone());
+            assert_eq!((alone.truths, alone.scenario.expanded_flows().len()), (vec![first], 1));
         }
     }
 }

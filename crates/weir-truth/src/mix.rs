@@ -47,6 +47,13 @@ impl Mix {
         self
     }
 
+    /// The same with its first flow only: the most common case at the link of a home.
+    pub fn alone(mut self) -> Self {
+        self.scenario.flows.truncate(1);
+        self.truths.truncate(1);
+        self
+    }
+
     /// An equal share of the link among its flows, in bits per second.
     pub fn fair_share(&self) -> f64 {
         self.scenario.bottleneck.rate.bits_per_sec() as f64 / self.truths.len().max(1) as f64

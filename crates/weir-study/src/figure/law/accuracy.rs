@@ -69,7 +69,7 @@ impl Accuracy {
     /// The presets that a variant is about.
     fn presets_of(&self, variant: &str) -> Vec<Preset> {
         match variant {
-            "grid" | "real" | "paced" => vec![self.judged],
+            "grid" | "real" | "paced" | "alone" => vec![self.judged],
             _ => self.presets.clone(),
         }
     }
@@ -85,6 +85,7 @@ impl Accuracy {
                 let draw = match variant {
                     "lone" => lone,
                     "real" => real,
+                    "alone" => |number, preset| lone(number, preset).alone(),
                     "paced" => |number, preset| mix(number, preset).paced(),
                     _ => mix,
                 };
