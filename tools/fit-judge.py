@@ -186,7 +186,7 @@ def features(judge: ctypes.CDLL, flows: list[Flow], wide: int) -> np.ndarray:
 def weights(flows: list[Flow]) -> np.ndarray:
     """
     Each controller counts as much as any other, an attack more than the flow that it imitates, and who answers and is
-    alone more than in company: nobody else's answers empty the queue, so its rate does not show its own.
+    alone more than in company, as there are few such flows.
     """
     count = collections.Counter(flow.group for flow in flows)
     more = {"evader": 11.0, "saw-tooth": 8.5, "adversary": 5.5, "bbr": 2.6, "scalable": 2.4, "ideal": 2.2, "aimd": 1.4}

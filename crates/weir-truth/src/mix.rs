@@ -47,7 +47,7 @@ impl Mix {
         self
     }
 
-    /// The same with its first flow only: the most common case at the link of a home.
+    /// The same with its first flow only.
     pub fn alone(mut self) -> Self {
         self.scenario.flows.truncate(1);
         self.truths.truncate(1);
