@@ -284,16 +284,20 @@ static __always_inline u32 deal_fast(const struct weir_packet *packet, void *wit
 	struct weir_local *local = arrival->local;
 	u32 zero = 0, cycle = 0, choice = WEIR_STANDARD_QUEUE;
 
-	if (packet->kind == WEIR_TCP || packet->kind == WEIR_QUIC) {
+	u32 judged = packet->kind == WEIR_TCP || packet->kind == WEIR_QUIC;
+
+	if (packet->kind == WEIR_UDP) {
+		struct weir_filter *ports = bpf_map_lookup_elem(&filter, &zero);
+
+		if (!ports)
+			return 0;
+		judged = weir_filter_passes(ports, packet);
+	}
+	if (judged) {
 		if (!judge_fast(arrival, packet, &cycle, &choice))
 			return 0;
 		/* Or all that follows from it becomes branches. */
 		asm volatile("" : "+r"(choice));
-	} else if (packet->kind == WEIR_UDP) {
-		struct weir_filter *ports = bpf_map_lookup_elem(&filter, &zero);
-
-		if (!ports || weir_filter_passes(ports, packet))
-			return 0;
 	}
 	weir_count(&local->counters, packet, arrival->skb->len);
 	if (!arrival->reverse)

@@ -87,10 +87,10 @@ WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes,
 		    (at[8] & 0xc0) == 0xc0)
 			return 0;
 		weir_read_udp(at, l4_bytes, out);
-		if (!(at[8] & 0x40))
-			return deal(out, with);
-		out->kind = WEIR_QUIC;
-		weir_quic_short(out, at[8], out->payload_bytes);
+		if (at[8] & 0x40)
+			out->kind = WEIR_QUIC;
+		if (weir_is_short(at[8]))
+			weir_quic_short(out, at[8], out->payload_bytes);
 		return deal(out, with);
 	}
 	out->kind = WEIR_OTHER;
@@ -213,7 +213,7 @@ WEIR_INLINE u32 weir_fast_law(const struct weir_law_params *fast, struct weir_fl
 	} else {
 		const u16 known = WEIR_SEEN_FORWARD | WEIR_SHORT_FORWARD | WEIR_HAS_SPIN;
 
-		if (packet->kind != WEIR_QUIC || (flow->state & known) != known ||
+		if ((flow->state & known) != known ||
 		    (packet->quic_flags & ~WEIR_QUIC_SPIN) != WEIR_QUIC_SHORT ||
 		    ((packet->quic_flags & WEIR_QUIC_SPIN) != 0) != flow->spin)
 			return 0;
@@ -294,10 +294,11 @@ WEIR_INLINE u32 weir_fast_fits(const struct weir_table_params *params, const str
 			       const struct weir_packet *packet, const struct weir_key *key, u32 tick)
 {
 	const struct weir_entry *entry = seat->entry;
-	u32 idle = packet->kind == WEIR_QUIC ? params->idle_udp : params->idle_tcp, silent = tick - *seat->seen;
+	u32 kind = packet->kind == WEIR_TCP ? WEIR_TCP : WEIR_QUIC; /* the flow's, if this is its packet */
+	u32 idle = kind == WEIR_QUIC ? params->idle_udp : params->idle_tcp, silent = tick - *seat->seen;
 
 	/* Kind and law lie beside each other. */
-	return WEIR_LOAD(u16, &entry->flow.kind) == WEIR_WIRE16((u16)packet->kind << 8 | (u8)params->law) &&
+	return WEIR_LOAD(u16, &entry->flow.kind) == WEIR_WIRE16((u16)kind << 8 | (u8)params->law) &&
 	       weir_same_key(&entry->key, key) && (silent <= idle || !weir_age(tick, *seat->seen)) &&
 	       !(*(volatile u64 *)&entry->pending[WEIR_LOSS] | *(volatile u64 *)&entry->pending[WEIR_MARK]);
 }

@@ -186,6 +186,12 @@ WEIR_INLINE u32 weir_open(const struct weir_law_params *params, struct weir_flow
 	return reset;
 }
 
+/* Whether the packet shows its flow's spin bit: what has no fixed bit is QUIC if the flow is. */
+WEIR_INLINE u32 weir_is_spun(const struct weir_flow *flow, const struct weir_packet *packet)
+{
+	return (packet->quic_flags & WEIR_QUIC_SHORT) && flow->kind == WEIR_QUIC;
+}
+
 /* Whether the other direction bears an edge out: its bit turns once between any two of this one's (RFC 9000 section
  * 17.4). */
 WEIR_INLINE u32 weir_spin_turned(const struct weir_law_params *params, struct weir_flow *flow)
@@ -204,7 +210,7 @@ WEIR_INLINE u32 weir_spin_edge(const struct weir_law_params *params, struct weir
 	u32 debounce = params->spin_debounce < 1 ? 1 : params->spin_debounce > 16 ? 16 : params->spin_debounce;
 	u32 edge;
 
-	if (!(packet->quic_flags & WEIR_QUIC_SHORT) || (params->quic_needs_initial && !(flow->state & WEIR_SEEN_INITIAL)))
+	if (!weir_is_spun(flow, packet) || (params->quic_needs_initial && !(flow->state & WEIR_SEEN_INITIAL)))
 		return 0;
 	if (packet->quic_flags & WEIR_QUIC_LONG) {
 		if (!params->coalesced_spin) {
@@ -507,14 +513,14 @@ WEIR_INLINE u32 weir_law_reverse(const struct weir_law_params *params, struct we
 {
 	u32 reset, evidence, end, sacked, tells;
 
-	if (packet->kind != WEIR_TCP && packet->kind != WEIR_QUIC)
+	if (packet->kind < WEIR_TCP || packet->kind > WEIR_QUIC)
 		return 0;
 	weir_law_turn(flow, packet);
 	reset = weir_open(params, flow, packet, 1);
 	if (packet->kind != WEIR_TCP) {
 		u32 turned = !(packet->quic_flags & WEIR_QUIC_SPIN) != !(flow->state & WEIR_REVERSE_SPIN);
 
-		if (turned && (packet->quic_flags & WEIR_QUIC_SHORT)) {
+		if (turned && weir_is_spun(flow, packet)) {
 			flow->state ^= WEIR_REVERSE_SPIN;
 			flow->state |= WEIR_REVERSE_SPUN;
 		}

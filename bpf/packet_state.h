@@ -31,8 +31,8 @@ enum weir_kind {
 	WEIR_TRUNCATED = 1, /* a header is cut short */
 	WEIR_FRAGMENT = 2,  /* not the first fragment: no ports */
 	WEIR_TCP = 3,
-	WEIR_UDP = 4,       /* UDP whose payload does not look like QUIC */
-	WEIR_QUIC = 5,      /* UDP whose payload has QUIC's fixed bit */
+	WEIR_UDP = 4,       /* UDP whose payload lacks QUIC's fixed bit: not QUIC, or a packet that greases it (RFC 9287) */
+	WEIR_QUIC = 5,      /* UDP whose payload has that bit */
 	WEIR_OTHER = 6,     /* IP with another transport */
 	WEIR_MALFORMED = 7, /* lengths or versions that contradict each other */
 };
@@ -60,7 +60,7 @@ enum weir_start {
 
 /* weir_packet.quic_flags */
 #define WEIR_QUIC_LONG 0x01    /* the datagram opens with a long header */
-#define WEIR_QUIC_SHORT 0x02   /* a short header was seen, alone or after long ones */
+#define WEIR_QUIC_SHORT 0x02   /* a short header was seen, alone or after long ones; in WEIR_UDP, what may be one */
 #define WEIR_QUIC_SPIN 0x04    /* the spin bit of that short header */
 #define WEIR_QUIC_INITIAL 0x08 /* an Initial packet of version 1 or 2 is inside */
 

@@ -43,6 +43,15 @@ WEIR_INLINE u32 weir_quic_varint(const u8 *data, const u8 *end, u32 offset, u32 
 	return *value > 0xffff ? 0 : 8;
 }
 
+/*
+ * Whether a datagram opens with a short header: it has the fixed bit, or an end greases that (RFC 9287), which only its
+ * flow can tell (weir_is_spun). The lowest numbers are STUN's, which shares QUIC's ports (RFC 9443).
+ */
+WEIR_INLINE u32 weir_is_short(u8 first)
+{
+	return first >= 4 && first < 0x80;
+}
+
 WEIR_INLINE void weir_quic_short(struct weir_packet *out, u8 first, u32 bytes)
 {
 	out->quic_flags |= WEIR_QUIC_SHORT;
@@ -102,8 +111,13 @@ WEIR_INLINE void weir_parse_quic(const u8 *data, const u8 *end, u32 offset, stru
 	if (!out->payload_bytes)
 		return;
 	at = weir_at(data, end, offset, 1);
-	if (!at || !(at[0] & 0x40))
+	if (!at)
 		return;
+	if (!(at[0] & 0x40)) {
+		if (weir_is_short(at[0]))
+			weir_quic_short(out, at[0], out->payload_bytes);
+		return;
+	}
 	out->kind = WEIR_QUIC;
 	for (i = 0; i < WEIR_MAX_QUIC_PACKETS; i++) {
 		offset = weir_forget(offset, out);

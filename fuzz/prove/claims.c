@@ -62,7 +62,7 @@ u32 claim_entry(const struct weir_entry *entry, const struct weir_packet *any, c
 	packet.dst_port = reverse ? 443 : 50000;
 	packet.ip_version = 4;
 	packet.protocol = packet.kind == WEIR_TCP ? 6 : 17;
-	if (packet.kind != WEIR_TCP && packet.kind != WEIR_QUIC)
+	if (packet.kind != WEIR_TCP && packet.kind != WEIR_UDP && packet.kind != WEIR_QUIC)
 		return OUTSIDE;
 	for (i = 0; i < WEIR_SEED_WORDS; i++)
 		table.seed[i] = 0x9e3779b97f4a7c15ull * (i + 1);

@@ -195,7 +195,8 @@ impl Flow {
             }
             2 => vec![0; 200],
             _ => {
-                let mut packet = vec![short];
+                let greased = short & 0x20 | random.below(0x20) as u8;
+                let mut packet = vec![if random.one_in(4) { greased } else { short }];
                 packet.resize(if reverse { 40 } else { 1200 }, 9);
                 packet
             }

@@ -4,7 +4,7 @@ use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_o
 use weir_core::{CycleId, Duration, FlowId, Time};
 
 use crate::law_testing::Heard;
-use crate::testing::{Segment, ethernet, ipv4, long, short, tcp, udp};
+use crate::testing::{Segment, ethernet, ipv4, long, opening, short, tcp, udp};
 use crate::{
     Direction, Judgement, Law, Params, ParsedPacket, Preset, Signal, Start, UNBOOKED, Verdict, Votes, parse,
 };
@@ -33,11 +33,12 @@ fn packet() -> impl Strategy<Value = ParsedPacket> {
         },
     );
     let quic = (any::<bool>(), 1usize..20_000).prop_map(|(spin, payload)| short(spin, payload));
+    let greased = (0u8..0x40, 1usize..20_000).prop_map(|(first, payload)| opening(first, payload));
     let handshake = any::<u8>().prop_map(|first| {
         let payload = [long(1, first & 3, Some(&[]), 50), vec![first; 30]].concat();
         parse(&ethernet(0x0800, &ipv4(17, first, &udp(443, 50_000, &payload))), Start::Ethernet)
     });
-    prop_oneof![3 => tcp, 5 => quic, 1 => handshake]
+    prop_oneof![6 => tcp, 7 => quic, 3 => greased, 2 => handshake]
 }
 
 fn operation() -> impl Strategy<Value = Operation> {

@@ -3,8 +3,8 @@
 use weir_core::{Bytes, QueueChoice};
 
 use crate::law_testing::{Bench, comsys, paper};
-use crate::testing::{CLIENT, SERVER, ethernet, ipv4, ipv6, long, tagged, udp};
-use crate::{Direction, Params, ParsedPacket, Signal, Start, parse};
+use crate::testing::{CLIENT, SERVER, ethernet, ipv4, ipv6, long, opening, tagged, udp};
+use crate::{Direction, Params, ParsedPacket, Preset, Signal, Start, parse};
 
 fn datagram(parts: &[&[u8]]) -> ParsedPacket {
     parse(&ethernet(0x0800, &ipv4(17, 0, &udp(443, 50_000, &parts.concat()))), Start::Ethernet)
@@ -131,6 +131,61 @@ fn look_alikes_need_an_initial() {
         }
         assert_eq!((bench.law.len(), bench.ended()), (flows, 0));
     }
+}
+
+/// Ends that agreed to it set the fixed bit at random (RFC 9287). A flow that does has the cycles of one that does not.
+#[test]
+fn a_greased_bit_hides_no_edge() {
+    let cycles = |params: Params, greased: bool| {
+        let mut bench = Bench::new(params);
+        for packet in 0u32..200 {
+            // Both ends begin with the fixed bit; the other direction's edge is between two of this one's.
+            let chance = packet.wrapping_mul(0x9e37_79b9) >> 24;
+            let fixed = if greased && packet > 4 { 0x40 & chance as u8 } else { 0x40 };
+            let first = |spin: u32| fixed | (spin as u8 & 1) << 5 | (4 + chance as u8 % 28);
+            bench.packet(&from_client(&[&[first((packet + 5) / 10); 40]]), Direction::Reverse);
+            bench.packet(&opening(first(packet / 10), 900 + chance as usize), Direction::Forward);
+        }
+        bench.heard.cycles
+    };
+    let robust = Params::preset(Preset::Robust);
+    assert!(robust.spin_needs_reverse);
+    for params in [robust, paper()] {
+        assert_eq!(cycles(params, false).len(), 19);
+        assert_eq!(cycles(params, true), cycles(params, false));
+    }
+}
+
+#[test]
+fn what_shares_quics_ports_turns_no_edge() {
+    let mut bench = Bench::new(paper());
+    for _ in 0..3 {
+        bench.quic(true, 500);
+        // STUN (RFC 9443), then RTP.
+        bench.packet(&opening(0x01, 100), Direction::Forward);
+        bench.packet(&opening(0x80, 100), Direction::Forward);
+    }
+    assert_eq!((bench.ended(), bench.view().windows[0]), (0, Bytes(3 * 700)));
+}
+
+#[test]
+fn udp_on_the_ports_of_a_tcp_flow_leaves_its_registers_alone() {
+    let heard = |udp: bool| {
+        let mut bench = Bench::new(Params { full_parser: true, ..comsys() });
+        for segment in 0..40 {
+            bench.fwd(1000 + segment * 1000, 1, 1000);
+            bench.rev(1, 2000 + segment * 1000, 0);
+            if udp {
+                for first in [0x24, 0x04] {
+                    bench.packet(&opening(first, 1), Direction::Forward);
+                    bench.packet(&from_client(&[&[first]]), Direction::Reverse);
+                }
+            }
+        }
+        bench.heard.cycles.iter().map(|end| end.cycle).collect::<Vec<_>>()
+    };
+    assert!(heard(false).len() > 10);
+    assert_eq!(heard(true), heard(false));
 }
 
 #[test]

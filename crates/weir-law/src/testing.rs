@@ -111,8 +111,13 @@ pub(crate) fn reverse(seq: u32, ack: u32, payload: usize) -> ParsedPacket {
 
 /// A short-header QUIC datagram from server port 443 with `payload` bytes of UDP payload.
 pub(crate) fn short(spin: bool, payload: usize) -> ParsedPacket {
+    opening(0x40 | u8::from(spin) << 5, payload)
+}
+
+/// The same with `first` as the first byte of `payload`.
+pub(crate) fn opening(first: u8, payload: usize) -> ParsedPacket {
     let mut bytes = vec![0; payload];
-    bytes[0] = 0x40 | u8::from(spin) << 5;
+    bytes[0] = first;
     parse(&ethernet(0x0800, &ipv4(17, 0, &udp(443, 50_000, &bytes))), Start::Ethernet)
 }
 
