@@ -11,6 +11,7 @@
 //! | no pacing | noq always paces: without a rate at 5/4 of a window per round trip |
 //! | pacing in bursts of a millisecond | noq's bursts: 2 ms at the rate, at least 10 packets unless these take over 10 ms |
 //! | a window of less than a packet | one packet: noq would never send again |
+//! | the window is used where it held a packet back | where the application did not: noq's pacer may keep a flow below its window for good (RFC 9002 section 7.8) |
 //! | timers of controllers | looked at with every packet sent and acknowledged |
 //!
 //! With a [`Door`] the host paces instead: noq's pacer is off, and nothing of the rows on pacing, windows of less than
@@ -220,7 +221,10 @@ impl Bridge {
             min_rtt: self.rtt.shortest,
             in_flight: self.in_flight,
             prior_in_flight,
-            window_limited: newly.is_some_and(|(index, _)| index < self.limited_until),
+            window_limited: newly.is_some_and(|(index, _)| match self.make.door() {
+                None => !app_limited,
+                Some(_) => index < self.limited_until,
+            }),
             una: self.lost_from.take().unwrap_or(self.first).min(self.first),
             next: self.next(),
             total_delivered: self.delivery.delivered(),
@@ -228,6 +232,20 @@ impl Bridge {
             rate,
             app_limited,
         });
+    }
+
+    /// A packet arrived.
+    fn deliver(&mut self, sent: Instant, bytes: u64, number: u64) {
+        self.delivered.packets += 1;
+        self.delivered.bytes += bytes;
+        // Packets are found by when they were sent, which unlike their number is in order and of all spaces.
+        let from = self.flying.partition_point(|packet| packet.at < sent);
+        let found = self.take(from, |packet| packet.number == number && packet.at == sent);
+        if let Some((index, packet)) = found
+            && self.newly.is_none_or(|(newest, _)| index > newest)
+        {
+            self.newly = Some((index, packet.stamp));
+        }
     }
 
     /// Drops what is no longer under way from the front: acknowledged, lost, or so much older than what is acknowledged
@@ -272,22 +290,13 @@ impl Controller for Bridge {
 
     fn on_cwnd_limited(&mut self) {
         // A door is shut for the sake of time, which is not the window's doing.
-        if self.make.door().is_none_or(|door| !door.knock()) {
+        if self.make.door().is_some_and(|door| !door.knock()) {
             self.limited_until = self.next();
         }
     }
 
     fn on_ack(&mut self, _: Instant, sent: Instant, bytes: u64, number: u64, _: bool, _: &RttEstimator) {
-        self.delivered.packets += 1;
-        self.delivered.bytes += bytes;
-        // Packets are found by when they were sent, which unlike their number is in order and of all spaces.
-        let from = self.flying.partition_point(|packet| packet.at < sent);
-        let found = self.take(from, |packet| packet.number == number && packet.at == sent);
-        if let Some((index, packet)) = found
-            && self.newly.is_none_or(|(newest, _)| index > newest)
-        {
-            self.newly = Some((index, packet.stamp));
-        }
+        self.deliver(sent, bytes, number);
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, _: Option<u64>) {
@@ -397,6 +406,31 @@ mod tests {
     use super::{Bridge, Factory};
     use crate::clock::Clock;
     use crate::marks::Marks;
+
+    /// A pacer that wakes late keeps a flow below its window. Slow start goes on all the same, unless the application has
+    /// nothing to send.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "noq's times have no other beginning")]
+    fn a_flow_that_its_pacer_keeps_below_its_window_is_not_limited_by_its_application() {
+        let entry = weir_cc::find("cubic").unwrap();
+        let grown = |app_limited: bool| {
+            let random = Seed { seed: 1, run: 0 }.stream("test");
+            let factory = Factory { entry, ecn: false, random, marks: Marks::default() };
+            let began = std::time::Instant::now();
+            let at = |ms: u64| began + std::time::Duration::from_millis(ms);
+            let mut bridge = Bridge::new(Arc::new(factory), Clock::new(began), 1200);
+            let before = bridge.window();
+            for number in 0..8 {
+                bridge.on_packet_sent(at(2 * number), 1200, number);
+            }
+            for number in 0..8 {
+                bridge.deliver(at(2 * number), 1200, number);
+                bridge.on_end_acks(at(20 + 2 * number), (7 - number) * 1200, app_limited, Some(number));
+            }
+            (bridge.window() - before) / 1200
+        };
+        assert_eq!((grown(false), grown(true)), (8, 0));
+    }
 
     /// noq never says what became of a handshake's packet whose keys are gone. Rounds of controllers end once the
     /// oldest packet under way is a later one: such a packet must not be that for long.
