@@ -283,7 +283,6 @@ static __always_inline u32 deal_fast(const struct weir_packet *packet, void *wit
 	const struct arrival *arrival = with;
 	struct weir_local *local = arrival->local;
 	u32 zero = 0, cycle = 0, choice = WEIR_STANDARD_QUEUE;
-
 	u32 judged = packet->kind == WEIR_TCP || packet->kind == WEIR_QUIC;
 
 	if (packet->kind == WEIR_UDP) {

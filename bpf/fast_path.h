@@ -74,7 +74,7 @@ WEIR_INLINE u32 weir_glance_tcp(const u8 *at, const u8 *end, u32 l4_bytes, struc
 	return 1;
 }
 
-/* What is in an IP packet. Each kind is dealt with in a place of its own, where the compiler knows it. */
+/* What is in an IP packet. TCP, UDP and the rest are dealt with in a place each, where the compiler knows which it is. */
 WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes, struct weir_packet *out,
 				      weir_deal deal,
 				      void *with)
