@@ -1,10 +1,10 @@
 //! The tables of figure `law/accuracy`: what became of each class, and how often the law is right by controller, queue
-//! and transport.
+//! and transport; and the first of them as a picture.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use weir_report::page::escape;
+use weir_report::page::{Positions, SpreadLine, SpreadPoint, escape, spread_chart, spread_legend};
 use weir_report::summary::{render, table};
 
 use crate::seen::{Flow, Seen};
@@ -29,6 +29,34 @@ pub fn all(presets: &[&str], flows: &[Flow]) -> Vec<Grid> {
     grids.push(parts("Right by queue", presets, flows, |flow| flow.queue.clone()));
     grids.push(parts("Right by transport", presets, flows, |flow| flow.seen.transport.to_owned()));
     grids
+}
+
+/// The share of right verdicts by class, with its interval, for the page.
+pub fn chart(presets: &[&str], flows: &[Flow]) -> String {
+    let of = |preset: &str, class: &str| {
+        let here = flows.iter().filter(|flow| flow.preset == preset && flow.seen.class == class);
+        Tally::of(here.map(|flow| &flow.seen))
+    };
+    let is_there = |class: &&str| flows.iter().any(|flow| flow.seen.class == *class);
+    let there: Vec<&str> = classes().filter(is_there).collect();
+    let line = |preset: &&str| {
+        let tallies = there.iter().map(|class| of(preset, class)).enumerate();
+        let point = |(place, tally): (usize, Tally)| {
+            let share = tally.percent(tally.right);
+            SpreadPoint::within(place, share, tally.interval(tally.right), tally.words())
+        };
+        let points = tallies.filter(|(_, tally)| tally.flows > 0).map(point);
+        SpreadLine { name: (*preset).to_owned(), points: points.collect() }
+    };
+    let lines: Vec<SpreadLine> = presets.iter().map(line).collect();
+    let positions = Positions::Names(there.iter().map(|class| (*class).to_owned()).collect());
+    let names: Vec<String> = lines.iter().map(|line| line.name.clone()).collect();
+    format!(
+        "<section><h2>Right verdicts by class</h2>{}{}<p class=\"note\">Dot: share of flows with the right verdict; \
+         bar: 95 % confidence. Hover a dot for its numbers.</p></section>",
+        spread_chart("Right verdicts by class", &positions, "right (%)", 100.0, &lines),
+        if names.len() > 1 { spread_legend(&names) } else { String::new() }
+    )
 }
 
 fn some(value: Option<f64>, decimals: usize) -> String {

@@ -1,4 +1,5 @@
-//! Charts of means over repeated runs: a dot with its deviation for each, joined where the x axis is a scale.
+//! Charts of means over repeated runs, or of shares: a dot for each with how sure it is, joined where the x axis is a
+//! scale.
 
 use std::fmt::Write;
 
@@ -17,16 +18,34 @@ pub enum Positions {
 }
 
 /// A dot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SpreadPoint {
-    /// Its place among the positions.
-    pub position: usize,
-    /// The mean of its runs.
-    pub mean: f64,
-    /// Their standard deviation.
-    pub deviation: f64,
-    /// Over how many runs.
-    pub runs: usize,
+    position: usize,
+    value: f64,
+    bar: [f64; 2],
+    words: String,
+}
+
+impl SpreadPoint {
+    /// The mean of `runs` at its place among the positions, and how much to either side of it is marked, such as their
+    /// standard deviation.
+    pub fn of_runs(position: usize, mean: f64, deviation: f64, runs: usize) -> Self {
+        let words = match runs {
+            0 | 1 => format!("{mean:.3}"),
+            _ => format!("{mean:.3} \u{b1} {deviation:.3} over {runs} runs"),
+        };
+        Self { position, value: mean, bar: [mean - deviation, mean + deviation], words }
+    }
+
+    /// A value at its place among the positions, the interval that it is known to be in, and both in words.
+    pub const fn within(position: usize, value: f64, interval: [f64; 2], words: String) -> Self {
+        Self { position, value, bar: interval, words }
+    }
+
+    /// How far up its bar goes.
+    pub const fn top(&self) -> f64 {
+        self.bar[1]
+    }
 }
 
 /// Dots of one colour.
@@ -55,13 +74,13 @@ pub fn spread_chart(title: &str, positions: &Positions, y: &str, most: f64, line
         };
         if let Positions::Scale(..) = positions {
             let mut run: Vec<(f64, f64)> =
-                line.points.iter().map(|point| (at(point.position), point.mean)).collect();
+                line.points.iter().map(|point| (at(point.position), point.value)).collect();
             run.sort_by(|a, b| a.0.total_cmp(&b.0));
             marks.push(Mark::Line { colour, width: 2.0, runs: vec![run] });
         }
         for point in &line.points {
-            let (x, low, high) = (at(point.position), bottom(point), point.mean + point.deviation);
-            if point.deviation > 0.0 {
+            let (x, low, high) = (at(point.position), bottom(point), point.top());
+            if high > low {
                 marks.push(Mark::Line { colour, width: 1.5, runs: vec![vec![(x, low), (x, high)]] });
             }
             overlays.push(dot(colour, x, line, point, positions));
@@ -84,7 +103,7 @@ pub fn spread_chart(title: &str, positions: &Positions, y: &str, most: f64, line
 
 /// Where the bar of a point ends below. What is not below zero has no part there.
 fn bottom(point: &SpreadPoint) -> f64 {
-    (point.mean - point.deviation).max(point.mean.min(0.0))
+    point.bar[0].max(point.value.min(0.0))
 }
 
 /// The lowest that is drawn.
@@ -124,12 +143,7 @@ fn dot(colour: Colour, x: f64, line: &SpreadLine, point: &SpreadPoint, positions
         Positions::Names(names) => names[point.position].clone(),
     };
     let name = if line.name.is_empty() { place } else { format!("{}, {place}", line.name) };
-    let spread = if point.runs > 1 {
-        format!(" \u{b1} {:.3} over {} runs", point.deviation, point.runs)
-    } else {
-        String::new()
-    };
-    Overlay::Dot { colour, x, y: point.mean, title: format!("{name}: {:.3}{spread}", point.mean) }
+    Overlay::Dot { colour, x, y: point.value, title: format!("{name}: {}", point.words) }
 }
 
 /// Which colour is which line.
@@ -148,7 +162,7 @@ mod tests {
 
     #[test]
     fn every_mean_is_a_dot_and_tells_its_spread() {
-        let point = |position, mean, runs| SpreadPoint { position, mean, deviation: 0.5, runs };
+        let point = |position, mean, runs| SpreadPoint::of_runs(position, mean, 0.5, runs);
         let line = |name: &str| SpreadLine {
             name: name.to_owned(),
             points: vec![point(0, 3.0, 10), point(1, 4.0, 1)],
@@ -164,5 +178,9 @@ mod tests {
         let chart = spread_chart("t", &scale, "ms", 5.0, &[line("")]);
         assert!(chart.contains("rtt (ms) 160: 4.000<"), "{chart}");
         assert_eq!(spread_legend(&["x".to_owned()]).matches("<li>").count(), 1);
+        let share = SpreadPoint::within(0, 98.0, [90.0, 99.0], "98 of 100".to_owned());
+        let line = SpreadLine { name: "a".to_owned(), points: vec![share] };
+        let chart = spread_chart("t", &names, "%", 100.0, &[line]);
+        assert!(chart.contains("a, pie: 98 of 100<"), "{chart}");
     }
 }

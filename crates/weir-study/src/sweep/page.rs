@@ -172,7 +172,7 @@ fn points(summaries: &[&Summary], line: usize, measure: &Measure) -> Vec<SpreadP
         .filter_map(|summary| {
             let spread = summary.spread((measure.value)(summary))?;
             let position = summary.places.first().copied().unwrap_or(0);
-            Some(SpreadPoint { position, mean: spread.mean, deviation: spread.deviation, runs: spread.runs })
+            Some(SpreadPoint::of_runs(position, spread.mean, spread.deviation, spread.runs))
         })
         .collect()
 }

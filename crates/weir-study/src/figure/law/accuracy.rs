@@ -127,7 +127,8 @@ impl OfRuns for Accuracy {
         let cells = presets.iter().flat_map(|preset| self.cells(preset, &flows)).collect();
         let tables = tables::all(&presets, &flows);
         let statements = self.statements(&flows);
-        Findings { cells, statements, html: tables::html(&tables), text: tables::text(&tables) }
+        let html = tables::chart(&presets, &flows) + &tables::html(&tables);
+        Findings { cells, statements, html, text: tables::text(&tables) }
     }
 
     fn is_beside_sim(&self, plan: &Plan) -> bool {

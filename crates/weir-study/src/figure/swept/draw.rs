@@ -182,19 +182,14 @@ fn lines_chart<'a>(
                         true => table.spread(*index, measure, None)?,
                         false => table.score(*index, measure, score_over)?,
                     };
-                    Some(SpreadPoint {
-                        position,
-                        mean: spread.mean,
-                        deviation: spread.ci95,
-                        runs: spread.runs,
-                    })
+                    Some(SpreadPoint::of_runs(position, spread.mean, spread.ci95, spread.runs))
                 };
                 let points: Vec<SpreadPoint> = members.iter().filter_map(point).collect();
                 if points.is_empty() {
                     // A class that this variant does not have.
                     continue;
                 }
-                most = points.iter().map(|point| point.mean + point.deviation).fold(most, f64::max);
+                most = points.iter().map(SpreadPoint::top).fold(most, f64::max);
                 if !names.contains(&name) {
                     names.push(name.clone());
                 }
