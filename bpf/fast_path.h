@@ -74,7 +74,7 @@ WEIR_INLINE u32 weir_glance_tcp(const u8 *at, const u8 *end, u32 l4_bytes, struc
 	return 1;
 }
 
-/* What is in an IP packet. TCP, UDP and the rest are dealt with in a place each, where the compiler knows which it is. */
+/* What is in an IP packet. Each kind is dealt with in a place of its own, where the compiler knows it. */
 WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes, struct weir_packet *out,
 				      weir_deal deal,
 				      void *with)
@@ -87,10 +87,11 @@ WEIR_INLINE u32 weir_glance_transport(const u8 *at, const u8 *end, u32 l4_bytes,
 		    (at[8] & 0xc0) == 0xc0)
 			return 0;
 		weir_read_udp(at, l4_bytes, out);
-		if (at[8] & 0x40)
-			out->kind = WEIR_QUIC;
 		if (weir_is_short(at[8]))
 			weir_quic_short(out, at[8], out->payload_bytes);
+		if (!(at[8] & 0x40))
+			return deal(out, with);
+		out->kind = WEIR_QUIC;
 		return deal(out, with);
 	}
 	out->kind = WEIR_OTHER;
