@@ -13,7 +13,10 @@ const u32 size_of_packet = sizeof(struct weir_packet);
 
 /* What is compared when a claim has run, whole. */
 struct weir_packet quick_packet, whole_packet;
-struct weir_bucket before, quick, whole;
+/* Each on a page of its own: angr takes wrong bytes of unknown content that was copied across the end of one. */
+_Alignas(4096) struct weir_bucket before;
+_Alignas(4096) struct weir_bucket quick;
+_Alignas(4096) struct weir_bucket whole;
 struct weir_counters counters, none;
 const u32 size_of_bucket = sizeof(struct weir_bucket);
 const u32 size_of_counters = sizeof(struct weir_counters);

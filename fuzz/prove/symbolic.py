@@ -62,7 +62,8 @@ class Claim:
             *arguments,
             add_options={angr.options.STRICT_PAGE_ACCESS, angr.options.ZERO_FILL_UNCONSTRAINED_MEMORY},
         )
-        unknown = {}
+        # Blocks, and numbers among the arguments.
+        unknown = {bits.args[0]: bits for bits in arguments if getattr(bits, "op", "") == "BVS"}
         for name, count, base, pages in self.blocks:
             state.memory.map_region(base, pages * PAGE, 3)
             if count:
@@ -87,8 +88,13 @@ class Claim:
         return sum(counts.values()), ends, time.monotonic() - began
 
     def broken(self, state, unknown, why):
-        shown = "\n".join(f"  {name}: {state.solver.eval(bits, cast_to=bytes).hex()}" for name, bits in unknown.items())
-        raise Broken(f"{self.name}: {why}\n{shown}")
+        # One after the other, each with those before it as they are: together they are one input.
+        shown = []
+        for name, bits in unknown.items():
+            value = state.solver.eval(bits)
+            state.add_constraints(bits == value)
+            shown.append(f"  {name}: {value.to_bytes(len(bits) // 8, 'big').hex()}")
+        raise Broken("\n".join([f"{self.name}: {why}", *shown]))
 
 
 def frames(project, longest):
