@@ -157,18 +157,20 @@ fn strip(panel: &StripPanel, y: &str, range: (f64, f64)) -> String {
             overlays.push(Overlay::Dot { colour: RESPONSIVE, x: middle + spread * 0.4, y: *value, title });
         }
     }
-    let mut start = 0;
+    // Labels need some 40 pixels each, and 8 for each letter of what a group has in common.
+    let (mut start, mut place) = (0, 42);
     while start < columns.len() {
         let same = columns[start..].iter().take_while(|column| column.group == columns[start].group).count();
         let x = start as f64 + same as f64 / 2.0;
         let group = &columns[start].group;
         let text = if unit.is_empty() { group.clone() } else { format!("{group}, {unit}") };
+        place = place.max((8 * text.chars().count()).div_ceil(same));
         overlays.push(Overlay::Below { x, line: 1, text, strong: true });
         start += same;
     }
     let x = Axis::linear(0.0, columns.len().max(1) as f64, "").without_ticks();
-    // Labels need some 40 pixels each; wide panels take the whole width of the page.
-    let width = (80 + 42 * columns.len() as u32).clamp(super::charts::WIDTH, 4000);
+    // Wide panels take the whole width of the page.
+    let width = ((80 + place * columns.len()) as u32).clamp(super::charts::WIDTH, 4000);
     Plot {
         title: panel.title.clone(),
         width,
