@@ -11,7 +11,7 @@
 //! | no pacing | noq always paces: without a rate at 5/4 of a window per round trip |
 //! | pacing in bursts of a millisecond | noq's bursts: 2 ms at the rate, at least 10 packets unless these take over 10 ms |
 //! | a window of less than a packet | one packet: noq would never send again |
-//! | the window is used where it held a packet back | where the application did not: noq's pacer may keep a flow below its window for good (RFC 9002 section 7.8) |
+//! | a flow is limited by its window if that held a packet back | if its application has more to send: noq's pacer may keep it below its window for good (RFC 9002 section 7.8) |
 //! | timers of controllers | looked at with every packet sent and acknowledged |
 //!
 //! With a [`Door`] the host paces instead: noq's pacer is off, and nothing of the rows on pacing, windows of less than
@@ -121,7 +121,7 @@ pub(crate) struct Bridge {
     /// The newest that was acknowledged, counted in this order.
     newest: Option<u64>,
     in_flight: u64,
-    /// The window bounds what is sent up to this packet.
+    /// With a door, the window bounds what is sent up to this packet.
     limited_until: u64,
     marks_seen: u64,
     /// What this acknowledgement brings: packets, and the newest of them.
