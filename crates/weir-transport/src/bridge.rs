@@ -407,8 +407,8 @@ mod tests {
     use crate::clock::Clock;
     use crate::marks::Marks;
 
-    /// A pacer that wakes late keeps a flow below its window. Slow start goes on all the same, unless the application has
-    /// nothing to send.
+    /// A pacer can keep a flow below its window. Slow start goes on all the same, unless the application has nothing to
+    /// send.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "noq's times have no other beginning")]
     fn a_flow_that_its_pacer_keeps_below_its_window_is_not_limited_by_its_application() {
