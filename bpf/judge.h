@@ -63,9 +63,11 @@ enum weir_feature {
 /* Added to logs of rates, bytes by ns, to keep them above zero. */
 #define WEIR_RATE_BIAS 12000
 
-/* A verdict changes where the score is beyond this. The first one takes more while there were few signals. */
-#define WEIR_SURE 64
-#define WEIR_SURE_AT_FIRST 256
+/* How far a score is on one side where a verdict changes to that: further to be taken for a flow that gives way than for
+ * one that does not. The first verdict takes more than any score only while there were few signals. */
+#define WEIR_SURE_TO_PROMOTE 288
+#define WEIR_SURE_TO_DEMOTE 144
+#define WEIR_SURE_AT_FIRST 384
 #define WEIR_FEW_SIGNALS 6
 
 /*
@@ -102,9 +104,11 @@ WEIR_INLINE void weir_break_off(struct weir_conduct *c)
 /* The verdict on a flow that had `verdict` until now and comes to this score. */
 WEIR_INLINE u32 weir_verdict(const struct weir_conduct *c, u32 verdict, s32 score)
 {
-	s32 sure = verdict ? WEIR_SURE : c->signals < WEIR_FEW_SIGNALS ? WEIR_SURE_AT_FIRST : 0;
+	s32 at_first = c->signals < WEIR_FEW_SIGNALS ? WEIR_SURE_AT_FIRST : 0;
 
-	return score > sure ? WEIR_RESPONSIVE : score < -sure ? WEIR_UNRESPONSIVE : verdict;
+	if (score > (verdict ? WEIR_SURE_TO_PROMOTE : at_first))
+		return WEIR_RESPONSIVE;
+	return score < -(verdict ? WEIR_SURE_TO_DEMOTE : at_first) ? WEIR_UNRESPONSIVE : verdict;
 }
 
 /* Where the features are written: programs have little stack left. */
