@@ -101,6 +101,9 @@ pub struct Variant {
     /// Whether a CRQ lends what one of its queues leaves.
     #[serde(default)]
     pub split: SplitKind,
+    /// A CRQ that stands in place of those of all columns, in words as on the command line; none if empty.
+    #[serde(default)]
+    pub crq: String,
     /// The queue that the paper calls drop-tail, in words as on the command line; an honest one if empty.
     #[serde(default)]
     pub drop_tail: String,

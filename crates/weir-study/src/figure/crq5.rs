@@ -136,18 +136,19 @@ impl Crq5 {
         for pair in &self.pair {
             let ecn = uses_ecn(&pair.baseline);
             add(pair.baseline.clone(), queue(&pair.baseline), ecn, false);
-            let (standard, responsive) = (queue(&pair.standard), queue(&pair.responsive));
             // The paper's, if the variant does not say otherwise: half of the link each, nothing lent; flows change
             // queues at once (CRQ section III-B.4).
-            let crq = CrqKeys {
-                standard,
-                responsive,
-                sharing: variant.sharing,
-                split: variant.split,
-                switching: Switching::Immediate,
-                ..CrqKeys::default()
-            };
-            add(pair.system(), QdiscConfig::Crq(Box::new(crq)), ecn, true);
+            let crq = variant.crq().unwrap_or_else(|| {
+                QdiscConfig::Crq(Box::new(CrqKeys {
+                    standard: queue(&pair.standard),
+                    responsive: queue(&pair.responsive),
+                    sharing: variant.sharing,
+                    split: variant.split,
+                    switching: Switching::Immediate,
+                    ..CrqKeys::default()
+                }))
+            });
+            add(pair.system(), crq, ecn, true);
         }
         queues
     }

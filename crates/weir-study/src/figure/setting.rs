@@ -57,6 +57,14 @@ impl Variant {
         queue
     }
 
+    /// The CRQ that stands in place of the columns', if there is one.
+    ///
+    /// # Panics
+    /// As [`queue`](Self::queue) does.
+    pub(super) fn crq(&self) -> Option<QdiscConfig> {
+        (!self.crq.is_empty()).then(|| self.crq.parse().expect("the words of a figure's CRQ are known"))
+    }
+
     /// A tenth of the rate and of the bytes, if the plan is to be quick; of the bytes alone, if the rate is to be kept.
     pub(super) fn scaled(&self, quick: bool, rate: Rate, bytes: u64) -> (Rate, u64) {
         let (less, bytes) = scaled(quick, rate, bytes);
