@@ -194,14 +194,23 @@ impl Guest {
         let wants_kvm = !self.emulate && !self.virtual_time;
         let mut accelerator = if wants_kvm && kvm::probe().is_ok() { KVM } else { TCG };
         let deadline = now() + self.timeout;
+        let mut again = false;
         loop {
             let started = now();
             let ended = self.boot(dir.path(), accelerator, deadline, on_line, stop)?;
             let wall = now() - started;
-            if accelerator == KVM && !is_up(dir.path()) && !matches!(ended, Ended::TimedOut) {
-                // Inside another virtual machine KVM may start and still run no kernel.
-                accelerator = TCG;
-                continue;
+            if !is_up(dir.path()) && !matches!(ended, Ended::TimedOut) {
+                if accelerator == KVM {
+                    // Inside another virtual machine KVM may start and still run no kernel.
+                    accelerator = TCG;
+                    continue;
+                }
+                // An emulated kernel with several processors was seen to panic as it booted, in code that it patches
+                // then. A second boot tells a kernel that cannot boot from one that was unlucky.
+                if !self.virtual_time && !again && panic(dir.path()).is_some() {
+                    again = true;
+                    continue;
+                }
             }
             self.conclude(ended, dir.path(), stop)?;
             let status = self.status(dir.path())?;
