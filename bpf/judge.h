@@ -63,8 +63,8 @@ enum weir_feature {
 /* Added to logs of rates, bytes by ns, to keep them above zero. */
 #define WEIR_RATE_BIAS 12000
 
-/* How far a score is on one side where a verdict changes to that: further to be taken for a flow that gives way than for
- * one that does not. The first verdict takes more than any score only while there were few signals. */
+/* A verdict changes where the score is beyond this on the other side: it takes more to win the better verdict than to lose
+ * it. The first verdict takes this much while there were few signals, and any score after that. */
 #define WEIR_SURE_TO_PROMOTE 288
 #define WEIR_SURE_TO_DEMOTE 144
 #define WEIR_SURE_AT_FIRST 384
