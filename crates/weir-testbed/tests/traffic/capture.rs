@@ -15,6 +15,8 @@ pub(crate) struct Packet {
     pub(crate) source_port: u16,
     pub(crate) ecn: Ecn,
     pub(crate) wire_bytes: usize,
+    /// TCP only.
+    pub(crate) sequence: Option<u32>,
     /// UDP only, at least one byte: zeros if there is no payload.
     pub(crate) payload: Vec<u8>,
 }
@@ -106,11 +108,11 @@ fn parse((time, wire_bytes, frame): (Instant, usize, Vec<u8>)) -> Option<Packet>
         return None;
     }
     let transport = &ip[usize::from(ip[0] & 0xf) * 4..];
-    let payload = match ip[9] {
-        17 => transport.get(8..).filter(|payload| !payload.is_empty()).unwrap_or(&[0]).to_vec(),
-        6 => Vec::new(),
+    let (sequence, payload) = match ip[9] {
+        17 => (None, transport.get(8..).filter(|payload| !payload.is_empty()).unwrap_or(&[0]).to_vec()),
+        6 => (Some(u32::from_be_bytes(transport[4..8].try_into().ok()?)), Vec::new()),
         _ => return None,
     };
     let source_port = u16::from_be_bytes([transport[0], transport[1]]);
-    Some(Packet { time, source_port, ecn: Ecn::from_bits(ip[1]), wire_bytes, payload })
+    Some(Packet { time, source_port, ecn: Ecn::from_bits(ip[1]), wire_bytes, sequence, payload })
 }
