@@ -92,10 +92,11 @@ def sweep(scenario: Path) -> Path:
     return path
 
 
-def command(*words: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Runs the command `weir` of the package."""
+def command(*words: str | Path, code: int = 0, real: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs the command `weir` of the package. A run on real packets may warn that the machine was late."""
     done = subprocess.run([weir.program(), *words], capture_output=True, text=True, timeout=120)
-    assert done.returncode == code, done.stderr
+    warned = real and done.returncode == 3 and "warning" in done.stderr
+    assert done.returncode == code or warned, done.stderr
     return done
 
 

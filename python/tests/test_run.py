@@ -128,7 +128,7 @@ controller = "weir-cubic"
 bytes = "500kb"
 """
     Path("real.toml").write_text(text)
-    command("run", "real.toml", "--on", "emu", "--out", "theirs")
+    command("run", "real.toml", "--on", "emu", "--out", "theirs", real=True)
     open_files, threads = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
     run = weir.run("real.toml", on="emu", out="ours")
     assert (run.meta["meta"]["world"], run.was_interrupted) == ("emu", False)
