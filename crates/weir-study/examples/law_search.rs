@@ -1,14 +1,14 @@
 //! Looks for the sender that gains most by cheating the law: random and then evolutionary search over the parameters of
-//! `evader`. The gain is what it gets beside four honest flows, over what one `fq_codel` for the link leaves to the same
-//! sender, or to an honest flow there if that is more: a sender that asks for little has not gained by getting it.
+//! `evader`. The gain is what it gets beside four honest flows, over what one `fq_codel` for the link leaves to the
+//! same sender, or to an honest flow there if that is more: a sender that asks for little has not gained by getting it.
 //!
 //! ```sh
 //! cargo run --release -p weirnet-study --example law_search -- --minutes 30 --qdisc "crq split shared"
 //! ```
 //!
 //! A line of JSON for each sender that was tried: gain, what it and the honest flows got, the words for its
-//! `controller`, and the seeds, by which a scenario makes it again. Who is best of thousands under two seeds owes part of
-//! that to them, so when the time is over the forty best are tried again under twenty others: lines of kind `again`.
+//! `controller`, and the seeds, by which a scenario makes it again. Two seeds flatter the best of thousands, so when
+//! the time is over the forty best are tried again under twenty others: lines of kind `again`.
 
 use std::io::Write;
 use std::ops::RangeInclusive;
