@@ -46,31 +46,37 @@ def write(out, width, height, font, ground, parts):
 
 
 def page(name, out, wanted):
-    """The charts of the sections with these headings, two beside each other."""
+    """The charts of the sections with these headings, two beside each other, or three where that fills the rows."""
     text = Path(name).read_text(encoding="utf-8")
-    width, gap, parts, y = 560, 24, [], 34
+    sections = {words(h): rest for h, rest in re.findall(r"<section><h2>(.*?)</h2>(.*?)</section>", text, re.S)}
+    whole, gap, parts, y = 1192, 24, [], 34
     for heading in wanted:
-        start = rf"<section><h2>{re.escape(html.escape(heading))}</h2>(.*?)</section>"
-        section = re.search(start, text, re.S).group(1)
+        if heading not in sections:
+            sys.exit(f"{name} has no section {heading!r}, but {', '.join(map(repr, sections))}")
+        section = sections[heading]
         note = words(re.search(r'<p class="note">(.*?)</p>', section, re.S).group(1))
         # There is nothing to hover over in a picture.
-        note = note.replace(" Hover for numbers, drops and marks.", "")
+        note = re.sub(r" Hover [^.]*\.", "", note)
         parts.append(label(gap, y, 19, INK, heading, 600))
         parts.append(label(gap, y + 21, 13, MUTED, note))
-        x = gap
-        legend = re.search(r'<ul class="legend">(.*?)</ul>', section, re.S).group(1)
-        for item in re.findall(r"<li>(.*?)</li>", legend, re.S):
+        x, y = gap, y + 43
+        legend = re.search(r'<ul class="legend">(.*?)</ul>', section, re.S)
+        for item in re.findall(r"<li>(.*?)</li>", legend.group(1) if legend else "", re.S):
+            if x + 8 * len(words(item)) + 17 > whole:
+                x, y = gap, y + 20
             colour = re.search(r'fill="(#\w+)"', item)
             if colour:
-                parts.append(f'<rect x="{x}" y="{y + 33}" width="11" height="11" rx="2" fill="{colour.group(1)}"/>')
+                parts.append(f'<rect x="{x}" y="{y - 10}" width="11" height="11" rx="2" fill="{colour.group(1)}"/>')
                 x += 17
-            parts.append(label(x, y + 43, 13, INK, words(item)))
+            parts.append(label(x, y, 13, INK, words(item)))
             x += 8 * len(words(item)) + 16
-        y += 72
+        y += 29
         charts = re.findall(r"(?:<figcaption>([^<]*)</figcaption>\s*)?(<svg[^>]* xmlns=.*?</svg>)", section, re.S)
-        for first in range(0, len(charts), 2):
+        columns = 3 if len(charts) % 3 == 0 else 2
+        width = (whole - (columns + 1) * gap) // columns
+        for first in range(0, len(charts), columns):
             below = 0
-            for column, (caption, chart) in enumerate(charts[first : first + 2]):
+            for column, (caption, chart) in enumerate(charts[first : first + columns]):
                 left = gap + column * (width + gap)
                 box = re.search(r'viewBox="(0 0 ([\d.]+) ([\d.]+))"', chart)
                 height = round(width * float(box.group(3)) / float(box.group(2)))
@@ -82,7 +88,7 @@ def page(name, out, wanted):
                 below = max(below, height)
             y += below + 36
         y += 14
-    write(out, 2 * width + 3 * gap, y - 20, SANS, "#ffffff", parts)
+    write(out, whole, y - 20, SANS, "#ffffff", parts)
 
 
 GROUND = "#12161c"

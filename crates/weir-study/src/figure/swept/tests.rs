@@ -1,7 +1,9 @@
 //! The files of all figures over sweeps, and one that is made.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
+use weir_report::page::MOST_LINES;
 use weir_world::{EMU, RunOptions, SIM};
 
 use super::beside::beside;
@@ -68,7 +70,9 @@ fn files_name_axes_and_labels_that_there_are() {
         }
         for chart in &figure.file.chart {
             let (named, cells): (Vec<&String>, &Where) = match chart {
-                Chart::Lines { across, lines, panels, cells, .. } => {
+                Chart::Lines { across, lines, panels, cells, of, .. } => {
+                    let drawn = of.len() * labels_on(&figure, lines);
+                    assert!(drawn <= MOST_LINES, "{id}: {drawn} lines, of which {MOST_LINES} would be drawn");
                     (std::iter::once(across).chain(lines).chain(panels).collect(), cells)
                 }
                 Chart::Matrix { rows, columns, panels, cells, .. } => {
@@ -80,6 +84,15 @@ fn files_name_axes_and_labels_that_there_are() {
             named.into_iter().chain(cells.keys()).for_each(axis);
         }
     }
+}
+
+/// How many combinations of labels on these axes the figure has, all variants together.
+fn labels_on(figure: &Swept, names: &[String]) -> usize {
+    let places = |name: &String| figure.file.axis.iter().position(|axis| axis.name == *name).unwrap();
+    let places: Vec<usize> = names.iter().map(places).collect();
+    let all = figure.about.variants.iter().flat_map(|one| cells::all(&figure.file, &one.name, false));
+    let labels = all.map(|one| places.iter().map(|place| one.labels[*place].clone()).collect::<Vec<_>>());
+    labels.collect::<BTreeSet<_>>().len()
 }
 
 /// What a variant is said to be made of on real packets real packets can do; and each world has its first variant.
