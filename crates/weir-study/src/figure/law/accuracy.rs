@@ -142,20 +142,27 @@ impl OfRuns for Accuracy {
         [here, there]: [&[Result<RunResult, String>]; 2],
     ) -> Vec<Statement> {
         let (here, there) = (by_name(jobs, here), by_name(jobs, there));
-        let (mut alike, mut doubtful) = (Alike::default(), 0);
+        let (mut alike, mut all, mut doubtful) = (Alike::default(), Alike::default(), 0);
         for case in &self.cases(plan) {
             let name = case.name.as_str();
-            match (here.get(name), there.get(name)) {
-                // Neither packets nor queue were those of the scenario.
-                (Some(Ok(here)), _) if !here.health.warnings.is_empty() => doubtful += 1,
-                (Some(Ok(here)), Some(Ok(there))) => alike.compare(case, here, there, &self.policy),
-                _ => {}
+            let Some(Ok(here)) = here.get(name) else { continue };
+            // Where it warns, neither packets nor queue were those of the scenario.
+            let is_sound = here.health.warnings.is_empty();
+            doubtful += usize::from(!is_sound);
+            let Some(Ok(there)) = there.get(name) else { continue };
+            all.compare(case, here, there, &self.policy);
+            if is_sound {
+                alike.compare(case, here, there, &self.policy);
             }
         }
         let what = "flows have the verdicts that they have in world sim (there)".to_owned();
         let mut words = alike.words();
         if doubtful > 0 {
-            let _ = write!(words, "; {doubtful} mixes with warnings do not count");
+            let _ = write!(
+                words,
+                "; {doubtful} mixes with warnings do not count: with them {}",
+                all.tally.words()
+            );
         }
         let statement = at_least(what, self.target.alike, &alike.tally, words);
         Vec::from_iter((alike.tally.flows > 0).then_some(statement))
