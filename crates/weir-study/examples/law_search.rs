@@ -8,7 +8,8 @@
 //!
 //! A line of JSON for each sender that was tried: gain, what it and the honest flows got, the words for its
 //! `controller`, and the seeds, by which a scenario makes it again. Two seeds flatter the best of thousands, so when
-//! the time is over the forty best are tried again under twenty others: lines of kind `again`.
+//! the time is over the forty best are tried again under twenty others: lines of kind `again`. So are the twelve that
+//! left honest flows least: lines of kind `again for honest flows`.
 
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -209,8 +210,25 @@ const ELITE: usize = 12;
 /// How many of the best are tried again.
 const AGAIN: usize = 40;
 
-/// The seeds of the search, and those under which the best are tried again.
+/// How many of those that leave honest flows least are tried again.
+const HARMFUL: usize = 12;
+
+/// The seeds of the search, and those under which some are tried again.
 const SEEDS: [RangeInclusive<u64>; 2] = [1..=2, 11..=30];
+
+/// Which are tried again, and as what.
+fn once_more(tried: &mut Vec<Tried>) -> Vec<(&'static str, Genes)> {
+    let genes =
+        |tried: &[Tried], most: usize| tried.iter().take(most).map(|one| one.genes).collect::<Vec<_>>();
+    // A sender that was tried twice has the same numbers both times.
+    tried.sort_by(|one, other| other.gain.total_cmp(&one.gain).then(one.genes.cmp(&other.genes)));
+    tried.dedup_by_key(|one| one.genes);
+    let best = genes(tried, AGAIN);
+    tried.sort_by(|one, other| one.honest_gain.total_cmp(&other.honest_gain));
+    let harmful = genes(tried, HARMFUL);
+    let again = best.into_iter().map(|genes| ("again", genes));
+    again.chain(harmful.into_iter().map(|genes| ("again for honest flows", genes))).collect()
+}
 
 #[allow(clippy::disallowed_methods, reason = "a search has a budget of real time, and a thread per run")]
 fn main() -> Result<(), String> {
@@ -258,13 +276,12 @@ fn main() -> Result<(), String> {
     if tried.is_empty() {
         return Err("no time for a single sender; give more --minutes".to_owned());
     }
-    tried.truncate(AGAIN);
-    let (options, tried) = (&options, &tried);
+    let (options, once_more) = (&options, &once_more(&mut tried));
     let jobs = options.jobs.max(1);
     std::thread::scope(|scope| {
         let again = |number: usize| -> Result<(), String> {
-            for one in tried.iter().skip(number).step_by(jobs) {
-                options.judge(&one.genes, SEEDS[1].clone())?.say("again");
+            for (kind, genes) in once_more.iter().skip(number).step_by(jobs) {
+                options.judge(genes, SEEDS[1].clone())?.say(kind);
             }
             Ok(())
         };
