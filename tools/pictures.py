@@ -81,7 +81,8 @@ def page(name, out, wanted):
                 box = re.search(r'viewBox="(0 0 ([\d.]+) ([\d.]+))"', chart)
                 height = round(width * float(box.group(3)) / float(box.group(2)))
                 inner = re.sub(r'<g class="hover".*?</g>|<title>.*?</title>|^<svg[^>]*>|</svg>$', "", chart, flags=re.S)
-                inner = re.sub(r"(\d+\.\d)\d+", r"\1", inner)
+                # Coordinates, and not what stands at the axes.
+                inner = re.sub(r'="[^"]*"', lambda it: re.sub(r"(\d+\.\d)\d+", r"\1", it.group()), inner)
                 parts.append(label(left, y, 14, INK, words(caption), 600))
                 parts.append(f'<svg x="{left}" y="{y + 6}" width="{width}" height="{height}" viewBox="{box.group(1)}">')
                 parts.append(inner + "</svg>")
