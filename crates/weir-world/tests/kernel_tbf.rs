@@ -139,6 +139,21 @@ fn apart(passed: &Passed, ours: &BTreeMap<u32, u64>) -> (usize, Vec<i64>) {
     (theirs.symmetric_difference(&mine).count(), later)
 }
 
+/// How many datagrams only one of the two let pass without a reason. One that arrives after ours has woken up, and before
+/// the kernel has, finds room in ours alone; the kernel may take a later one in its place.
+fn unexplained(passed: &Passed, ours: &BTreeMap<u32, u64>) -> usize {
+    let woken = |at: u64| ours.values().any(|left| (at.saturating_sub(50_000)..=at).contains(left));
+    let (mut in_place, mut unexplained) = (0, 0);
+    for (number, (at, _)) in &passed.arrived {
+        match (passed.left.contains_key(number), ours.contains_key(number)) {
+            (false, true) if woken(*at) => in_place += 1,
+            (true, false) if in_place > 0 => in_place -= 1,
+            (theirs, mine) => unexplained += usize::from(theirs != mine),
+        }
+    }
+    unexplained
+}
+
 fn config(rate: Rate, burst: u32, limit: u64) -> TbfConfig {
     TbfConfig { rate, burst, limit, late: Duration::ZERO }
 }
@@ -199,7 +214,8 @@ fn the_same_packets_leave_at_the_same_time() {
         // Time stamps are taken before the one queue and behind the other's tokens: ours may not be the later one. Where
         // one of them has dropped a packet more, those behind it are a packet's time apart.
         if is_counted() {
-            assert!(one_alone <= 2, "{name}: {one_alone}");
+            assert_eq!(unexplained(&passed, &ours), 0, "{name}");
+            assert!(one_alone <= left / 50, "{name}: {one_alone} of {left}");
             assert!(quantile(0.1) > -20.0 && quantile(0.9) < 100.0, "{name}");
         } else {
             assert!(one_alone <= left / 10, "{name}: {one_alone} of {left}");
