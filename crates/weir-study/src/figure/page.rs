@@ -78,7 +78,11 @@ fn whole(about: &About, result: &FigureResult, plot: &str) -> String {
         result.took_s,
         result.version,
     );
-    body.push_str("<section><h2>What the paper says, put to the test</h2><div class=\"scroll\"><table><thead><tr><th>statement</th><th>paper</th><th class=\"words\">measured</th><th></th></tr></thead><tbody>");
+    body.push_str(
+        "<section><h2>What the paper says, put to the test</h2><div class=\"scroll\"><table><thead><tr>\
+         <th>statement</th><th class=\"words\">paper</th><th class=\"words\">measured</th><th></th>\
+         </tr></thead><tbody>",
+    );
     for statement in &result.statements {
         body.push_str(&row(statement));
     }
@@ -120,7 +124,8 @@ fn row(statement: &Statement) -> String {
         )
     });
     format!(
-        "<tr><td class=\"words\">{}{cause}</td><td>{}</td><td class=\"words\">{}</td><td>{}</td></tr>",
+        "<tr><td class=\"words\">{}{cause}</td><td class=\"words\">{}</td>\
+         <td class=\"words\">{}</td><td>{}</td></tr>",
         escape(&statement.text),
         escape(&paper),
         escape(&statement.measured),
