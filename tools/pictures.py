@@ -46,7 +46,7 @@ def write(out, width, height, font, ground, parts):
 
 
 def page(name, out, wanted):
-    """The charts of the sections with these headings, two beside each other, or three where that fills the rows."""
+    """The charts of the sections with these headings, two beside each other, or three where only that fills the rows."""
     text = Path(name).read_text(encoding="utf-8")
     sections = {words(h): rest for h, rest in re.findall(r"<section><h2>(.*?)</h2>(.*?)</section>", text, re.S)}
     whole, gap, parts, y = 1192, 24, [], 34
@@ -72,7 +72,7 @@ def page(name, out, wanted):
             x += 8 * len(words(item)) + 16
         y += 29
         charts = re.findall(r"(?:<figcaption>([^<]*)</figcaption>\s*)?(<svg[^>]* xmlns=.*?</svg>)", section, re.S)
-        columns = 3 if len(charts) % 3 == 0 else 2
+        columns = 3 if len(charts) % 6 == 3 else 2
         width = (whole - (columns + 1) * gap) // columns
         for first in range(0, len(charts), columns):
             below = 0
