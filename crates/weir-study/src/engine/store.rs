@@ -251,3 +251,23 @@ impl Store {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Kept, Outcome, read, sealed};
+
+    proptest! {
+        /// What is made of stored results is what was made of them at once.
+        #[test]
+        fn a_stored_number_is_read_to_the_last_bit(number in proptest::num::f64::NORMAL) {
+            let object = serde_json::json!({ "outcome": Outcome::Measured(Box::new(number)) }).to_string();
+            let address = [7; 32];
+            let Kept::Whole(Outcome::Measured(kept)) = read::<f64>(&address, &sealed(&address, &object)) else {
+                panic!("{object} is not read");
+            };
+            prop_assert_eq!(kept.to_bits(), number.to_bits());
+        }
+    }
+}
