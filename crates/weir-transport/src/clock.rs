@@ -1,6 +1,6 @@
 //! The time of an endpoint: nanoseconds of the monotonic clock since it began.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use weir_core::{Duration, Time};
 
@@ -10,10 +10,10 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The same by the clock of the day, by which the kernel stamps arrivals.
+/// The same by the clock of the day, by which the kernel stamps arrivals: since 1970.
 #[allow(clippy::disallowed_methods, reason = "time enters here")]
-pub(crate) fn today() -> SystemTime {
-    SystemTime::now()
+pub(crate) fn today() -> std::time::Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Lets the calling thread rest. Not for the thread of an endpoint, which sleeps between its sockets and its timers.

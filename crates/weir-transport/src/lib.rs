@@ -13,7 +13,8 @@
 //! | `arrivals`, `report`, `receives` | the receiving end: when what has arrived |
 //! | `streams`, `pipe` | messages and bulk data |
 //! | `link`, `endpoint` | connections without I/O |
-//! | `address`, `socket`, `run`, `clock` | sockets, the thread of an endpoint, its time |
+//! | `address`, `socket`, `run` | sockets and the thread of an endpoint |
+//! | `clock`, `stamps` | its time, and that of arrivals |
 //! | `departures` | who lets packets go at their times |
 //! | `identity` | certificates |
 //! | `connect` | how both ends begin |
@@ -55,6 +56,7 @@ mod run;
 mod sender;
 mod sends;
 mod socket;
+mod stamps;
 mod streams;
 
 #[cfg(test)]

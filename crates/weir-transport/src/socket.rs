@@ -6,14 +6,15 @@ use std::mem::{MaybeUninit, size_of, size_of_val};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use noq_proto::EcnCodepoint;
 
 use crate::address::RawAddress;
-use crate::clock::{now, today};
+use crate::clock::now;
 use crate::departures::Timing;
+use crate::stamps::Stamps;
 
 /// A datagram that has arrived.
 pub(crate) struct Datagram {
@@ -30,8 +31,6 @@ pub(crate) struct Datagram {
 const LARGEST: usize = 2048;
 /// Buffers of the kernel: a slow moment of this process must lose nothing.
 const BUFFER: libc::c_int = 4 << 20;
-/// Older than this, the kernel's time of an arrival is not believed: the clock of the day was set meanwhile.
-const OLDEST: Duration = Duration::from_secs(10);
 
 /// A UDP socket that never waits.
 pub(crate) struct Socket {
@@ -39,6 +38,7 @@ pub(crate) struct Socket {
     is_v6: bool,
     is_connected: bool,
     spare: BytesMut,
+    stamps: Stamps,
     /// The kernel cuts datagrams apart (`UDP_SEGMENT`); until it has refused to.
     segments: Cell<bool>,
     /// Who lets packets go at their times, if they carry any.
@@ -63,6 +63,7 @@ impl Socket {
             is_v6,
             is_connected: peer.is_some(),
             spare: BytesMut::new(),
+            stamps: Stamps::new(),
             segments: Cell::new(true),
             timing: None,
         };
@@ -191,7 +192,7 @@ impl Socket {
             at: now(),
             bytes,
         };
-        read_control(&header, &mut datagram);
+        read_control(&header, &mut self.stamps, &mut datagram);
         Ok(Some(datagram))
     }
 
@@ -279,8 +280,7 @@ impl Socket {
 }
 
 /// Reads the control messages of a datagram into it.
-fn read_control(header: &libc::msghdr, datagram: &mut Datagram) {
-    let now = datagram.at;
+fn read_control(header: &libc::msghdr, stamps: &mut Stamps, datagram: &mut Datagram) {
     // SAFETY: the kernel has filled the header's control buffer; the macros stay inside the length that it tells, and
     // what each message holds is read without regard to alignment.
     unsafe {
@@ -290,7 +290,9 @@ fn read_control(header: &libc::msghdr, datagram: &mut Datagram) {
             match (head.cmsg_level, head.cmsg_type) {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                     let stamp = data.cast::<libc::timespec>().read_unaligned();
-                    datagram.at = instant_of(stamp, now);
+                    let since =
+                        Duration::new(stamp.tv_sec.max(0) as u64, stamp.tv_nsec.clamp(0, 999_999_999) as u32);
+                    datagram.at = stamps.instant(since, datagram.at);
                 }
                 (libc::IPPROTO_IP, libc::IP_TOS) => datagram.ecn = EcnCodepoint::from_bits(data.read() & 3),
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -374,14 +376,6 @@ fn write_control(
         _ => {}
     }
     used
-}
-
-/// When something happened that the clock of the day has stamped, if that is not long before `now`.
-fn instant_of(stamp: libc::timespec, now: Instant) -> Instant {
-    let since = Duration::new(stamp.tv_sec.max(0) as u64, stamp.tv_nsec.clamp(0, 999_999_999) as u32);
-    let today = today();
-    let age = today.duration_since(UNIX_EPOCH).ok().and_then(|today| today.checked_sub(since));
-    age.filter(|age| *age < OLDEST).and_then(|age| now.checked_sub(age)).unwrap_or(now)
 }
 
 #[cfg(test)]
