@@ -189,7 +189,9 @@ fn lines_chart<'a>(
                     // A class that this variant does not have.
                     continue;
                 }
-                most = points.iter().map(SpreadPoint::top).fold(most, f64::max);
+                // An axis ends where a measure does, also if an interval goes further.
+                let limit = if score_over.is_empty() { measure.limit() } else { f64::INFINITY };
+                most = points.iter().map(|point| point.top().min(limit)).fold(most, f64::max);
                 if !names.contains(&name) {
                     names.push(name.clone());
                 }

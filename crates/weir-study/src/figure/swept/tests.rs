@@ -193,6 +193,13 @@ title = "Delays"
 panels = ["RTT"]
 lines = ["queue"]
 of = ["flow"]
+[[chart]]
+kind = "lines"
+title = "Use over RTT"
+across = "RTT"
+lines = ["queue"]
+of = [{ of = "link", measure = "link_utilisation", scale = 100 }]
+y = "%"
 [[claim]]
 text = "the step keeps the delay low"
 paper = "low"
@@ -241,10 +248,12 @@ fn a_sentence_is_a_bound_of_a_number_over_cells() {
     );
     assert_eq!(first.rows.len(), 4);
     assert!(first.rows[0].more["link: link_utilisation"] > 0.5, "{:?}", first.rows[0]);
-    for index in 1..=4 {
+    for index in 1..=5 {
         assert!(folder.path().join(format!("first/figure-{index}.svg")).exists());
     }
     assert!(first.html.contains("Delays: RTT 10ms") && first.html.contains("<rect"), "{}", first.html);
+    let share = std::fs::read_to_string(folder.path().join("first/figure-5.svg")).unwrap();
+    assert!(share.contains("\n100\n") && !share.contains("\n120\n"), "no share is above 100 %: {share}");
     assert_eq!(first.continued, 0);
 
     // The same in a folder beside it has nothing to run.
