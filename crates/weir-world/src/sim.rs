@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use weir_cc::Setup;
 use weir_core::{Duration, FlowId, Seed, Time};
 use weir_law::Law;
+use weir_qdisc::config::QdiscConfig;
 use weir_sim::headers::{Transport, Wire};
 use weir_sim::{Amount, FASTEST_DATAGRAMS, FlowSpec, HopId, Kind, MOST_ARRIVALS, Network};
 
@@ -68,7 +69,9 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         .measuring(&scenario.measure)
         .watching(scenario.bottleneck.qdisc.queue_names())
         .keeping_cycles(options.cycles);
-    let law = Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize));
+    let asked = matches!(scenario.bottleneck.qdisc, QdiscConfig::Crq(_));
+    let law = (options.verdicts || options.cycles || asked)
+        .then(|| Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize)));
     let stacks = scenario.workloads.iter().map(|workload| transport(workload.stack)).collect();
     let watcher = Watcher::new(recorder, law, Wiretap::create(options)?, flows.len(), stacks);
     let seed = Seed { seed: scenario.seed, run: options.run };
@@ -122,7 +125,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         workloads: done,
         detections: detections.iter().map(|(flow, shared)| detection(flow, shared, end)).collect(),
         health,
-        law_counters: gather::named(&watcher.law().counters()),
+        law_counters: watcher.law().map_or_else(Vec::new, |law| gather::named(&law.counters())),
         wall: end.since(Time::ZERO),
         cut_short,
         cut_workloads,

@@ -18,9 +18,13 @@ use weir_world::{RunOptions, run};
 const EXAMPLE: &str = include_str!("../../../examples/dctcp-beside-cubic.toml");
 
 fn simulate(text: &str, number: u64) -> RunResult {
+    judged(text, number, true)
+}
+
+fn judged(text: &str, number: u64, verdicts: bool) -> RunResult {
     let scenario = Scenario::parse(text, "test.toml").unwrap();
     let stop = AtomicBool::new(false);
-    let options = RunOptions { world: weir_world::SIM, run: number, ..RunOptions::new(&stop) };
+    let options = RunOptions { world: weir_world::SIM, run: number, verdicts, ..RunOptions::new(&stop) };
     run(&scenario, &options).unwrap()
 }
 
@@ -30,6 +34,25 @@ fn a_run_is_the_same_to_the_byte_and_needs_no_privileges() {
     let one = json(0);
     assert!(one == json(0), "two runs with one seed differ");
     assert!(one != json(1), "DualPI2 rolls dice, another run other ones");
+}
+
+/// Who wants no verdicts has the same packets; a discipline that asks the law has it all the same.
+#[test]
+fn a_run_without_verdicts_is_the_same_otherwise() {
+    for (qdisc, asks) in [("dualpi2 scalable any", false), ("codel ecn", false), ("crq", true)] {
+        let text = EXAMPLE.replace("dualpi2 scalable any", qdisc);
+        let (with, without) = (judged(&text, 0, true), judged(&text, 0, false));
+        let packets = |result: &RunResult| {
+            let flows: Vec<_> =
+                result.flows.iter().map(|flow| (flow.packets, flow.dropped, flow.marked)).collect();
+            serde_json::to_string(&(flows, &result.queues, &result.health, &result.meta)).unwrap()
+        };
+        assert_eq!(packets(&with), packets(&without), "{qdisc}");
+        assert_eq!(without.law_counters.is_empty(), !asks, "{qdisc}");
+        if asks {
+            assert_eq!(serde_json::to_string(&with).unwrap(), serde_json::to_string(&without).unwrap());
+        }
+    }
 }
 
 /// Goodputs of DCTCP and Cubic in Mbit/s, over 25 s after 10 s, as a Linux 7.2.13 had them in a micro-VM, with packets

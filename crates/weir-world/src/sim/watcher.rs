@@ -16,8 +16,8 @@ use weir_scenario::FULL_PACKET;
 /// Who watches a run. Flows go by their numbers in the network.
 pub(crate) struct Watcher {
     pub(crate) recorder: Recorder,
-    /// The law, at the bottleneck.
-    judge: Judge,
+    /// The law, at the bottleneck, if anybody wants it.
+    judge: Option<Judge>,
     pub(crate) tap: Option<Box<Wiretap>>,
     queues: Vec<Queue>,
     flows: Vec<Watched>,
@@ -54,14 +54,14 @@ impl Watcher {
     /// Of a network without links and flows, to which `named` flows and workloads of these `stacks` will be added.
     pub(crate) fn new(
         recorder: Recorder,
-        law: Law,
+        law: Option<Law>,
         tap: Option<Wiretap>,
         named: usize,
         stacks: Vec<Transport>,
     ) -> Self {
         Self {
             recorder,
-            judge: Judge::new(law, BOTTLENECK),
+            judge: law.map(|law| Judge::new(law, BOTTLENECK)),
             tap: tap.map(Box::new),
             queues: Vec::new(),
             flows: Vec::new(),
@@ -90,8 +90,8 @@ impl Watcher {
     }
 
     /// The law, which has its own numbers of flows.
-    pub(crate) fn law(&self) -> &Law {
-        self.judge.law()
+    pub(crate) fn law(&self) -> Option<&Law> {
+        self.judge.as_ref().map(Judge::law)
     }
 }
 
@@ -106,17 +106,20 @@ impl Observer for Watcher {
         if self.flows[event.packet.flow.0 as usize].counts == hop {
             self.recorder.flow_event(event);
         }
-        self.judge.event(hop, event);
+        if let Some(judge) = &mut self.judge {
+            judge.event(hop, event);
+        }
     }
 
     fn arriving(&mut self, _: HopId, packet: &mut Packet, carried: &Carried) {
         if let Some(tap) = &mut self.tap {
             tap.arriving(packet, carried);
         }
+        let Some(judge) = &mut self.judge else { return };
         let wire = &self.flows[packet.flow.0 as usize].wire;
-        self.judge.arriving(packet, carried, wire, &mut self.recorder);
+        judge.arriving(packet, carried, wire, &mut self.recorder);
         if self.recorder.has_news()
-            && let Some(view) = self.judge.flow(packet.flow)
+            && let Some(view) = judge.flow(packet.flow)
         {
             self.recorder.look(packet.flow, &view, packet.arrived);
         }
@@ -159,16 +162,20 @@ impl Observer for Watcher {
             }
         }
         let Some(delays) = passes else { return };
-        self.judge.opening(opening, &wire, &mut self.recorder);
+        if let Some(judge) = &mut self.judge {
+            judge.opening(opening, &wire, &mut self.recorder);
+        }
         if let Some(tap) = &mut self.tap {
             tap.opens(opening, delays, &wire);
         }
     }
 
     fn watches_headers(&self) -> bool {
-        self.tap.is_some() || self.judge.watches_headers()
+        self.tap.is_some() || self.judge.as_ref().is_some_and(Judge::watches_headers)
     }
 
+    /// Also where nobody looks: packets that are watched have events of their own, and without them others of the same
+    /// time go in another order. No run is to depend on who looks.
     fn watches_return(&self) -> bool {
         true
     }
@@ -178,6 +185,8 @@ impl Observer for Watcher {
         if let Some(tap) = &mut self.tap {
             tap.returning(self.queues[carried.link.index()].link, carried, now, wire);
         }
-        self.judge.returning(carried, wire, now, &mut self.recorder);
+        if let Some(judge) = &mut self.judge {
+            judge.returning(carried, wire, now, &mut self.recorder);
+        }
     }
 }

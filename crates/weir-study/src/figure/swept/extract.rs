@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use weir_core::Histogram;
 use weir_report::result::RunResult;
 use weir_scenario::Scenario;
-use weir_world::World;
+use weir_world::{RunOptions, World};
 
 use super::file::Measure;
 use crate::engine::{Job, Keeper, List, Made, Options, Origin, Store, StudyError};
@@ -79,7 +79,9 @@ pub(super) fn make(
     options: &Options,
 ) -> Result<(Extracts, Made), StudyError> {
     let origin = Origin::new(world, options.run.kernel.as_deref())?;
-    let options = Options { retry_failed: true, ..options.clone() };
+    // An extract has no verdicts.
+    let run = RunOptions { verdicts: false, ..options.run.clone() };
+    let options = Options { retry_failed: true, run, ..options.clone() };
     let (extracts, made) =
         List::new(jobs, &origin, ToExtract).make(&Store::beside(&options.out), &options)?;
     Ok((extracts.into_iter().map(|extract| extract.map_err(|unknown| unknown.to_string())).collect(), made))
