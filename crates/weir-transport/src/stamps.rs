@@ -15,14 +15,14 @@ const OLDEST: Duration = Duration::from_secs(10);
 /// equal instants, and later stamps are not turned into earlier instants.
 pub(crate) struct Stamps {
     base: Instant,
-    /// What the clock of the day showed at `base`, or a little more.
-    apart: Option<Duration>,
+    /// What the clock of the day showed at `base`, or a little more; before it was read, more than any clock shows.
+    apart: Duration,
 }
 
 impl Stamps {
     /// For what is stamped from here on.
     pub(crate) fn new() -> Self {
-        let mut it = Self { base: now(), apart: None };
+        let mut it = Self { base: now(), apart: Duration::MAX };
         (0..3).for_each(|_| it.read());
         it
     }
@@ -45,11 +45,11 @@ impl Stamps {
         let since = |at: Instant| at.saturating_duration_since(self.base);
         let (least, most) = (today.saturating_sub(since(after)), today.saturating_sub(since(before)));
         // Less than it can be is from before the clock of the day was set forward.
-        self.apart = Some(self.apart.filter(|apart| *apart >= least).map_or(most, |apart| apart.min(most)));
+        self.apart = if self.apart < least { most } else { self.apart.min(most) };
     }
 
     fn turn(&self, stamp: Duration) -> Option<Instant> {
-        self.base.checked_add(stamp.checked_sub(self.apart?)?)
+        self.base.checked_add(stamp.checked_sub(self.apart)?)
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_thread_that_waits_between_two_readings_changes_no_instant() {
         let base = now();
-        let mut stamps = Stamps { base, apart: None };
+        let mut stamps = Stamps { base, apart: Duration::MAX };
         // The clocks are read so many microseconds apart.
         let mut last = base;
         for (n, apart) in [(1_u64, 3_u64), (2, 1), (3, 5_000), (4, 1), (5, 2)] {
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_is_followed() {
         let base = now();
-        let mut stamps = Stamps { base, apart: None };
+        let mut stamps = Stamps { base, apart: Duration::MAX };
         let hour = Duration::from_secs(3_600);
         for (n, day) in [(1, DAY), (2, DAY + hour), (3, DAY - hour), (4, DAY)] {
             let before = base + micros(n * 1_000);
