@@ -155,7 +155,7 @@ impl Side<'_> {
             Some(_) if !self.has_queue() => {
                 return refuse(key("rate"), "a queue needs a rate of at least 1kbit; give one, or a trace");
             }
-            Some(QdiscConfig::Crq(_)) if !asks_law => {
+            Some(qdisc) if qdisc.asks_law() && !asks_law => {
                 let message = "crq asks the law, which watches packets towards the client at the bottleneck; use \
                                another discipline here";
                 return refuse(key("qdisc"), message);

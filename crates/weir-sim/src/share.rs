@@ -148,8 +148,8 @@ impl<'a> Share<'a> {
         if let Some(wrong) = self.wrong {
             return Err(wrong.into());
         }
-        let judge = matches!(qdisc, QdiscConfig::Crq(_))
-            .then(|| Judge::new(Law::new(Params::default(), self.flows.len()), HopId::FIRST));
+        let judge =
+            qdisc.asks_law().then(|| Judge::new(Law::new(Params::default(), self.flows.len()), HopId::FIRST));
         let wires = self.flows.iter().enumerate();
         let wires = wires
             .map(|(index, (kind, _))| {

@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering;
 use weir_cc::Setup;
 use weir_core::{Duration, FlowId, Seed, Time};
 use weir_law::Law;
-use weir_qdisc::config::QdiscConfig;
 use weir_sim::headers::{Transport, Wire};
 use weir_sim::{Amount, FASTEST_DATAGRAMS, FlowSpec, HopId, Kind, MOST_ARRIVALS, Network};
 
@@ -69,7 +68,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         .measuring(&scenario.measure)
         .watching(scenario.bottleneck.qdisc.queue_names())
         .keeping_cycles(options.cycles);
-    let asked = matches!(scenario.bottleneck.qdisc, QdiscConfig::Crq(_));
+    let asked = scenario.bottleneck.qdisc.asks_law();
     let law = (options.verdicts || options.cycles || asked)
         .then(|| Law::new(params, LAW_CAPACITY.max(flows.len() + connections as usize)));
     let stacks = scenario.workloads.iter().map(|workload| transport(workload.stack)).collect();

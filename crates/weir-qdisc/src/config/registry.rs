@@ -150,6 +150,11 @@ impl QdiscConfig {
         own.chain(registered::kinds()).find(|(known, _)| *known == kind).map(|(_, words)| words)
     }
 
+    /// Whether it asks the law which queue a flow belongs in, as a `crq` does.
+    pub const fn asks_law(&self) -> bool {
+        matches!(self, Self::Crq(_))
+    }
+
     /// Builds the discipline, empty.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ pub(crate) struct Packet {
     pub(crate) source_port: u16,
     pub(crate) ecn: Ecn,
     pub(crate) wire_bytes: usize,
-    /// TCP only.
-    pub(crate) sequence: Option<u32>,
+    /// The sequence number after the last byte of payload. TCP only.
+    pub(crate) sequence_end: Option<u32>,
     /// UDP only, at least one byte: zeros if there is no payload.
     pub(crate) payload: Vec<u8>,
 }
@@ -107,12 +107,23 @@ fn parse((time, wire_bytes, frame): (Instant, usize, Vec<u8>)) -> Option<Packet>
     if frame[12..14] != [0x08, 0x00] || ip.len() < 28 {
         return None;
     }
-    let transport = &ip[usize::from(ip[0] & 0xf) * 4..];
-    let (sequence, payload) = match ip[9] {
+    let ip_header = usize::from(ip[0] & 0xf) * 4;
+    let transport = &ip[ip_header..];
+    let (sequence_end, payload) = match ip[9] {
         17 => (None, transport.get(8..).filter(|payload| !payload.is_empty()).unwrap_or(&[0]).to_vec()),
-        6 => (Some(u32::from_be_bytes(transport[4..8].try_into().ok()?)), Vec::new()),
+        6 => (
+            Some(sequence_end(transport, usize::from(u16::from_be_bytes([ip[2], ip[3]])) - ip_header)?),
+            Vec::new(),
+        ),
         _ => return None,
     };
     let source_port = u16::from_be_bytes([transport[0], transport[1]]);
-    Some(Packet { time, source_port, ecn: Ecn::from_bits(ip[1]), wire_bytes, sequence, payload })
+    Some(Packet { time, source_port, ecn: Ecn::from_bits(ip[1]), wire_bytes, sequence_end, payload })
+}
+
+/// Of a TCP segment of `len` bytes, header included.
+fn sequence_end(segment: &[u8], len: usize) -> Option<u32> {
+    let sequence = u32::from_be_bytes(segment.get(4..8)?.try_into().ok()?);
+    let header = usize::from(segment.get(12)? >> 4) * 4;
+    Some(sequence.wrapping_add(u32::try_from(len.checked_sub(header)?).ok()?))
 }
