@@ -128,7 +128,25 @@ static __always_inline u32 is_ours(const struct net_device *device)
 	return device && (u32)device->ifindex == config.ifindex && device->nd_net.net->ns.inum == config.netns;
 }
 
-static __always_inline u32 is_a_queues(u32 reason)
+/*
+ * Frees what the disciplines have put on a list of drops, each packet for the reason in its control buffer (since 7.0,
+ * net/sched/sch_generic.c). tbf cuts super-packets up, which writes over that place: its drops of segments come without
+ * a reason, but from here.
+ */
+extern const void __tcf_kfree_skb_list __ksym __weak;
+
+/* More than the bytes of that function. */
+#define FREES_LIST_BYTES 512
+
+enum skb_drop_reason___named { SKB_DROP_REASON_NOT_SPECIFIED = 2 };
+
+static __always_inline u32 comes_from_list(u64 reason, u64 location)
+{
+	return reason == bpf_core_enum_value(enum skb_drop_reason___named, SKB_DROP_REASON_NOT_SPECIFIED) &&
+	       &__tcf_kfree_skb_list && location - (u64)&__tcf_kfree_skb_list < FREES_LIST_BYTES;
+}
+
+static __always_inline u32 is_a_queues(u64 reason)
 {
 	if (reason < sizeof(config.reasons))
 		return config.reasons[reason];
@@ -143,8 +161,13 @@ int lost(u64 *context)
 {
 	const struct sk_buff *skb = (const struct sk_buff *)context[0];
 	u64 address = 0;
+	u64 reason = (u32)context[2];
 
-	if (!is_a_queues((u32)context[2]) || skb->priority >> 16 != config.major || !is_ours(skb->dev))
+	/* In one register of 64 bits, or verifiers do not see that it is compared before it is an index. */
+	barrier_var(reason);
+	if (!is_a_queues(reason) && !comes_from_list(reason, context[1]))
+		return 0;
+	if (skb->priority >> 16 != config.major || !is_ours(skb->dev))
 		return 0;
 	/* The verifier hands numbers, not the kernel's pointers, to a function of its own. */
 	bpf_probe_read_kernel(&address, sizeof(address), &context[0]);

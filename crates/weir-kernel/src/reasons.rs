@@ -10,9 +10,10 @@
 //! | `SKB_DROP_REASON_DUALPI2_STEP_DROP` | 6.17 | DualPI2 |
 //! | `QDISC_DROP_*` of `enum qdisc_drop_reason` | 7.1 | all disciplines, as a subsystem of their own (`include/net/dropreason-qdisc.h`) |
 //! | `SKB_DROP_REASON_NOT_SPECIFIED` | up to 6.18 | CoDel and FQ-CoDel on dequeue (`drop_func` in `net/sched/sch_codel.c`) |
+//! | the same, from `__tcf_kfree_skb_list` | 7.0 | `tbf` for segments of super-packets that it has cut up (`bpf/crq_signals.bpf.c`) |
 //!
-//! The last is no reason at all: everything that frees without one has it. It counts only where struct Qdisc has no
-//! `to_free`, the list that came with reasons for drops on dequeue, and then, as all reasons, only for packets of the
+//! `NOT_SPECIFIED` is no reason at all: everything that frees without one has it. It counts from that function, and
+//! besides only where struct Qdisc has no `to_free`, the list that came with reasons for drops on dequeue, and then, as all reasons, only for packets of the
 //! queue's device whose priority is a class of Weir's. On such kernels packets that are thrown away with their queue
 //! (when it is deleted or the interface goes down) are counted as well; `down` takes the programs off before it deletes
 //! queues.

@@ -220,7 +220,9 @@ pub struct Branch<'a> {
 }
 
 impl Branch<'_> {
-    fn handle_text(&self) -> String {
+    /// Its queue's handle as `tc` writes it, `57e3:`.
+    #[must_use]
+    pub fn handle_text(&self) -> String {
         format!("{:x}:", self.handle >> 16)
     }
 

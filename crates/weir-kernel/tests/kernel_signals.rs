@@ -287,7 +287,11 @@ fn assert_equal(booked: u64, counted: u64, announced: bool, name: &str) {
 
 #[test]
 fn losses_are_the_queues_drops() {
-    for (name, queues, offloads) in [("gso", 1, "on"), ("plain", 1, "off"), ("queues", 4, "on")] {
+    // A bucket of one packet: the queue cuts super-packets up and drops segments.
+    const CUTS: &str = "tbf rate 10mbit burst 1600 limit 200kb";
+    for (name, queues, offloads, leaf) in
+        [("gso", 1, "on", FIFO), ("plain", 1, "off", FIFO), ("queues", 4, "on", FIFO), ("cut", 1, "on", CUTS)]
+    {
         let Some(world) = World::new() else { return };
         let device = if queues > 1 {
             // The client's end moves to an interface with several queues.
@@ -304,7 +308,7 @@ fn losses_are_the_queues_drops() {
             "to-c"
         };
         world.server.sh(&format!("ethtool -K s tso {offloads} gso {offloads}"));
-        world.bottleneck.sh(&tree(device, FIFO));
+        world.bottleneck.sh(&tree(device, leaf));
         let watch = Watch::new(&world, device, name, false);
         world.server.enter(|| flood(20_000, false));
         transfer(&world, 4, 1_000_000);
@@ -312,8 +316,11 @@ fn losses_are_the_queues_drops() {
         println!("{name}: {seen:?}");
         let drops = seen.counted.drops;
         assert!(drops > 1000, "{name}: only {drops} drops, nothing is tested");
-        assert_equal(seen.losses, drops, seen.announced.0 >= drops, name);
-        assert!(seen.loss_segments >= seen.losses, "{name}");
+        // Up to Linux 6.18 a super-packet that lost all of its segments is booked besides them: tbf frees it without a
+        // reason, as CoDel does what it drops.
+        let again = if name == "cut" { seen.losses.saturating_sub(drops) } else { 0 };
+        assert!(again <= seen.loss_segments - seen.losses, "{name}: {again} too many are no super-packets");
+        assert_equal(seen.losses - again, drops, seen.announced.0 >= drops + again, name);
         if name == "plain" {
             assert_eq!(seen.loss_segments, seen.losses, "each is one segment");
         }

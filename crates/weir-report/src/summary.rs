@@ -88,6 +88,11 @@ fn millis(nanos: Option<u64>) -> String {
     nanos.map_or_else(|| "-".to_owned(), |nanos| format!("{:.2} ms", nanos as f64 / 1e6))
 }
 
+/// What is known of a flow's packets, if they were followed.
+fn followed(result: &RunResult, known: String) -> String {
+    if result.meta.scenario.bottleneck.super_packets { "-".to_owned() } else { known }
+}
+
 /// Flow completion times side by side; the score is positive where `after` is better.
 fn comparison(before: &str, baseline: &RunResult, after: &str, system: &RunResult) -> String {
     let (fct_before, fct_after) = (format!("FCT {before}"), format!("FCT {after}"));
@@ -104,8 +109,8 @@ fn comparison(before: &str, baseline: &RunResult, after: &str, system: &RunResul
             completion(flow),
             completion(other),
             score,
-            percent(other.responsive_time),
-            percent(other.responsive_packets),
+            followed(system, percent(other.responsive_time)),
+            followed(system, percent(other.responsive_packets)),
         ]);
     }
     render(&out)
@@ -130,10 +135,10 @@ fn flows(result: &RunResult) -> String {
             completion(flow),
             mbit(flow.goodput_bps),
             flow.rtt_p50_ms.map_or_else(|| "-".to_owned(), |rtt| format!("{rtt:.2} ms")),
-            flow.packets.to_string(),
-            flow.dropped.to_string(),
-            flow.marked.to_string(),
-            percent(flow.responsive_time),
+            followed(result, flow.packets.to_string()),
+            followed(result, flow.dropped.to_string()),
+            followed(result, flow.marked.to_string()),
+            followed(result, percent(flow.responsive_time)),
             flow.class_loss.clone(),
             flow.class_ecn.clone(),
         ]);

@@ -13,7 +13,7 @@ use crate::key::{Table, keys, plain};
 
 use super::impairment::{Jitter, Reorder, Share, TraceFile, as_text, time};
 use super::path::too_slow;
-use super::{FULL_PACKET, Reverse, half};
+use super::{FULL_PACKET, Reverse, half, is_off};
 
 keys! {
     /// The link, its delay and its queue.
@@ -48,6 +48,13 @@ keys! {
     #[serde(default)]
     overhead: u32 = 0
         => Key::of("bytes, a bare integer").up_to(MOST_OVERHEAD).because(", the longest packet").usual("`0`");
+
+    /// Hosts hand over super-packets, as most do: TCP of up to 64 kB, UDP of up to eight datagrams. A queue takes, marks
+    /// and drops each as one, unless it cuts them up, as `tbf` does if its `burst` is smaller. Packets are not followed
+    /// then: a run has completion times, goodput, verdicts and what `tc` counts of the queues, and neither delays nor a
+    /// flow's packets, drops and marks. It takes a fraction of the processor.
+    #[serde(default, skip_serializing_if = "is_off")]
+    super_packets: bool = false => Key::of("true or false").usual("false").kernel();
 
     /// The link sends when this file lets it, which is one of mahimahi's: a line is a millisecond at which 1500 bytes
     /// of IP packets may go, and after the last line it begins anew. `rate` is then only what `bdp` and disciplines

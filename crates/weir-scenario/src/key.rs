@@ -22,7 +22,7 @@ pub struct Key {
     usual: &'static str,
     required: bool,
     meaning: &'static str,
-    only_sim: bool,
+    worlds: Worlds,
     stacks: Stacks,
     /// The kinds of workload that have it; all if there are none.
     kinds: &'static [WorkloadKind],
@@ -46,6 +46,26 @@ enum Bound {
     /// Packets, bytes, bits per second, or another number.
     Number(u64),
     Time(Duration),
+}
+
+/// The worlds that have a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worlds {
+    All,
+    /// `sim`.
+    Sim,
+    /// `kernel` and `vm`.
+    Kernel,
+}
+
+impl Worlds {
+    fn words(self) -> &'static str {
+        match self {
+            Self::All => "",
+            Self::Sim => "World `sim`",
+            Self::Kernel => "Worlds `kernel` and `vm`",
+        }
+    }
 }
 
 /// The flows that may have a key.
@@ -91,7 +111,7 @@ impl Key {
             usual: "none",
             required: false,
             meaning: "",
-            only_sim: false,
+            worlds: Worlds::All,
             stacks: Stacks::All,
             kinds: &[],
             is_delay: false,
@@ -145,7 +165,12 @@ impl Key {
 
     /// Only world `sim` has it.
     pub(crate) const fn sim(self) -> Self {
-        Self { only_sim: true, ..self }
+        Self { worlds: Worlds::Sim, ..self }
+    }
+
+    /// Only worlds whose queues are the kernel's have it.
+    pub(crate) const fn kernel(self) -> Self {
+        Self { worlds: Worlds::Kernel, ..self }
     }
 
     /// Only flows over TCP and QUIC have it.
@@ -190,7 +215,7 @@ impl Key {
 
     /// Whether other worlds than `sim` refuse it.
     pub fn only_in_sim(&self) -> bool {
-        self.only_sim
+        self.worlds == Worlds::Sim
     }
 
     /// What is wrong with a value of it.
@@ -256,11 +281,10 @@ impl Key {
                 format!(" {} |", names.join(", "))
             }
         };
-        let where_ = match (self.only_sim, self.stacks.words()) {
-            (false, "") => String::new(),
-            (false, stacks) => format!(". {stacks}"),
-            (true, "") => ". World `sim`".to_owned(),
-            (true, stacks) => format!(". World `sim`, {stacks}"),
+        let where_ = match (self.worlds.words(), self.stacks.words()) {
+            ("", "") => String::new(),
+            (only, "") | ("", only) => format!(". {only}"),
+            (worlds, stacks) => format!(". {worlds}, {stacks}"),
         };
         let (name, usual, value) = (self.name, self.usual, self.value);
         let value = format!("{value} {range}");
@@ -414,9 +438,9 @@ pub(crate) trait Table {
         self.entries().filter(|(_, value)| value.is_given()).map(|(key, _)| key)
     }
 
-    /// The first that is given and that only world `sim` has.
-    fn given_of_sim(&self) -> Option<&'static str> {
-        self.given().find(|key| key.only_sim).map(|key| key.name)
+    /// The first that is given and that only these worlds have.
+    fn given_of(&self, worlds: Worlds) -> Option<&'static str> {
+        self.given().find(|key| key.worlds == worlds).map(|key| key.name)
     }
 
     /// The first value that is outside the range of its key.

@@ -29,7 +29,7 @@ use weir_testbed::host::MAX_ADDRESSES;
 
 pub use hosts::Hosts;
 pub use key::Key;
-use key::{Table, keys};
+use key::{Table, Worlds, keys};
 pub use refusal::Refusal;
 use toml_file::FileError;
 pub use workload::{Kind as WorkloadKind, Sizes, Times, Workload};
@@ -460,11 +460,18 @@ impl Scenario {
         let of = |table: &str, key: Option<&str>| key.map(|key| format!("{table}.{key}"));
         let first = |table: &str, some: bool| some.then(|| format!("{table}.0"));
         let mut flows = self.flows.iter().enumerate();
-        of("bottleneck", self.bottleneck.given_of_sim())
+        of("bottleneck", self.bottleneck.given_of(Worlds::Sim))
             .or_else(|| first("link", !self.links.is_empty()))
-            .or_else(|| flows.find_map(|(index, flow)| of(&format!("flow.{index}"), flow.given_of_sim())))
+            .or_else(|| {
+                flows.find_map(|(index, flow)| of(&format!("flow.{index}"), flow.given_of(Worlds::Sim)))
+            })
             .or_else(|| first("workload", !self.workloads.is_empty()))
-            .or_else(|| of("measure", self.measure.given_of_sim()))
+            .or_else(|| of("measure", self.measure.given_of(Worlds::Sim)))
+    }
+
+    /// What only the kernel's queues can do of what is asked for, likewise.
+    pub fn needs_kernel(&self) -> Option<String> {
+        self.bottleneck.given_of(Worlds::Kernel).map(|key| format!("bottleneck.{key}"))
     }
 
     /// What a queue discipline must know to be built for the run of that number.

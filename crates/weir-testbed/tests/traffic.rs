@@ -201,6 +201,21 @@ fn udp_keeps_its_rate() {
 }
 
 #[test]
+fn udp_in_super_packets_keeps_its_rate_and_is_cut_up_for_the_link() {
+    let Some(_turn) = root_and_turn() else { return };
+    let topology = routed(&TopologySpec::default(), &[]);
+    let udp = UdpSpec { super_packets: true, ..UdpSpec::new("50mbit".parse().unwrap()) };
+    let spec = flow(&topology, "udp", Amount::Bytes(Bytes(1472 * 1000)), false, Traffic::Udp(udp));
+    let result = run(&topology, &spec);
+    let counts = result.udp.as_ref().unwrap();
+    println!("{counts:?}");
+    assert_eq!((result.error.as_deref(), counts.sent), (None, 1000));
+    assert_eq!(counts.received + counts.lost, 1000);
+    assert!(counts.received >= 950 && counts.reordered == 0, "{counts:?}");
+    assert_eq!(result.bytes, counts.received * 1472);
+}
+
+#[test]
 fn udp_counts_what_a_full_queue_drops() {
     let Some(_turn) = root_and_turn() else { return };
     let topology = routed(&TopologySpec::default(), &[SLOW]);

@@ -267,8 +267,9 @@ impl Guest {
         let path = |name: &str| dir.join(name).display().to_string();
         // QEMU 7.2's emulation of cmpxchg16b leaves garbage in the flags, on which kernel 6.12 panics within minutes:
         // it guards its memory allocator with that instruction where the processor has it.
+        // With erms or fsrm kernels copy by single bytes, each of which icount counts as an instruction.
         let (accel, cpu, cpus) = match accelerator {
-            TCG if self.virtual_time => ("tcg,thread=single", "max,cx16=off", 1),
+            TCG if self.virtual_time => ("tcg,thread=single", "max,cx16=off,erms=off,fsrm=off", 1),
             TCG => ("tcg,thread=multi", "max,cx16=off", self.cpus),
             other => (other, "max", self.cpus),
         };

@@ -12,6 +12,7 @@ use crate::gather;
 use crate::link_thread::{RunningLink, frames, step};
 use crate::real::{
     StopOnDrop, check_real, delays, join, launch, port, since, time_zero, topology_spec, watch,
+    without_kernel,
 };
 use crate::record::{Recorder, Tap};
 use crate::run::{Ended, LAW_CAPACITY, RunError, RunOptions};
@@ -35,6 +36,7 @@ impl World for Emu {
     }
 
     fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
+        without_kernel(scenario)?;
         check_real(scenario)
     }
 

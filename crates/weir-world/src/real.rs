@@ -77,6 +77,29 @@ pub(crate) fn without_simulator(scenario: &Scenario) -> Result<(), Refusal> {
     }
 }
 
+/// Refuses what the kernel's own queues alone have.
+pub(crate) fn without_kernel(scenario: &Scenario) -> Result<(), Refusal> {
+    match scenario.needs_kernel() {
+        Some(key) => {
+            let message = "only worlds kernel and vm have it; use --on kernel or --on vm, or remove the key";
+            Err(Refusal::new(key, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses what takes each packet where none is followed.
+pub(crate) fn check_followed(scenario: &Scenario) -> Result<(), Refusal> {
+    let key = match &scenario.measure {
+        _ if !scenario.bottleneck.super_packets => return Ok(()),
+        measure if measure.pcap => "measure.pcap",
+        measure if measure.from > Duration::ZERO => "measure.from",
+        measure if measure.to.is_some() => "measure.to",
+        _ => return Ok(()),
+    };
+    Err(Refusal::new(key, "packets are not followed with bottleneck.super_packets; remove one of the two"))
+}
+
 /// When everything is ready: a moment shortly ahead, the same for all, and what it is in time since 1970.
 #[allow(clippy::disallowed_methods, reason = "these worlds run on the real clock")]
 pub(crate) fn time_zero() -> (Instant, std::time::Duration) {
@@ -248,9 +271,11 @@ fn flow_spec(
                 seed: Seed { seed: scenario.seed, run },
                 ..QuicSpec::new(&flow.controller)
             }),
-            Stack::Udp => {
-                Traffic::Udp(UdpSpec { bursts: flow.bursts, ..UdpSpec::new(flow.rate.unwrap_or_default()) })
-            }
+            Stack::Udp => Traffic::Udp(UdpSpec {
+                bursts: flow.bursts,
+                super_packets: scenario.bottleneck.super_packets,
+                ..UdpSpec::new(flow.rate.unwrap_or_default())
+            }),
         },
     }
 }

@@ -17,7 +17,7 @@ use weir_sim::{Amount, FASTEST_DATAGRAMS, FlowSpec, HopId, Kind, MOST_ARRIVALS, 
 
 use crate::detect;
 use crate::gather;
-use crate::real::{port, window};
+use crate::real::{port, window, without_kernel};
 use crate::record::Recorder;
 use crate::run::{Cost, Ended, LAW_CAPACITY, Progress, RunError, RunOptions};
 use crate::world::{Clock, SIM, World};
@@ -45,6 +45,7 @@ impl World for Sim {
     }
 
     fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
+        without_kernel(scenario)?;
         check(scenario)
     }
 

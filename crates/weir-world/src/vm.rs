@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::real::without_simulator;
+use crate::real::{check_followed, without_simulator};
 use crate::run::{Progress, RunError, RunOptions};
 use crate::world::{Clock, World};
 use weir_report::output::Target;
@@ -149,7 +149,8 @@ impl World for Vm {
 
     /// The guest's kernel has to have the rest.
     fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
-        without_simulator(scenario)
+        without_simulator(scenario)?;
+        check_followed(scenario)
     }
 
     fn run(&self, scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError> {

@@ -305,6 +305,39 @@ fn each_flow_has_its_own_round_trip_time_and_captures_hold_what_left() {
     assert!(captured > heard * 80, "{captured} bytes of {heard} packets and their answers");
 }
 
+/// A CRQ whose standard queue cuts super-packets up: what `tc` counts stands where packets would have been followed, and
+/// the classifier hears of the segments that are dropped.
+#[test]
+fn super_packets_are_counted_and_not_followed() {
+    let Some(_turn) = root_and_turn() else { return };
+    let scenario = scenario(
+        "rate = '60mbit', rtt = '0', super_packets = true, qdisc = 'crq standard tbf limit 60kb rate 60mbit burst 1514b \
+         responsive bfifo limit 60kb'",
+        &[
+            "name = 'cubic', stack = 'tcp', controller = 'cubic', bytes = '6mb'",
+            "name = 'udp', stack = 'udp', rate = '10mbit'",
+        ],
+    );
+    let result = measure(weir_world::KERNEL, &scenario);
+    let health = &result.health;
+    println!("{health:?}\n{:?}", result.queues);
+    assert_eq!(health.arrived, health.departed + health.dropped + health.still_queued);
+    let [cubic, udp] = ["cubic", "udp"].map(|name| flow(&result, name));
+    assert_eq!((cubic.error.as_deref(), cubic.received_bytes), (None, 6 << 20));
+    assert_eq!((cubic.class_loss.as_str(), udp.class_loss.as_str()), ("responsive", "unclassified"));
+    assert_eq!((cubic.packets, cubic.sojourn_mean_ms, health.lateness_ns.count()), (0, None, 0));
+    // Bytes of both, with a header for each segment where they are cut up; UDP's in time, and half of the link at most.
+    let of = |name: &str| result.queues.iter().find(|queue| queue.name == name).unwrap();
+    let (standard, responsive) = (of("standard"), of("responsive"));
+    assert!(standard.overflowed > 0 && standard.departed > udp.received_bytes / 1472, "{standard:?}");
+    assert!(responsive.departed_bytes > 1 << 20, "{responsive:?}");
+    let carried = (standard.departed_bytes + responsive.departed_bytes) as f64;
+    let received = (cubic.received_bytes + udp.received_bytes) as f64;
+    assert!(carried > received && carried < 1.3 * received, "{carried} bytes left, {received} were received");
+    assert!(udp.goodput_bps > 5e6 && udp.goodput_bps < 10e6, "{udp:?}");
+    assert!(weir_report::summary::text(&[("x", &result)]).contains(" - "), "no count of a flow's packets");
+}
+
 #[test]
 fn what_the_kernel_cannot_do_is_refused_before_anything_runs() {
     let Some(_turn) = root_and_turn() else { return };
@@ -321,6 +354,10 @@ fn what_the_kernel_cannot_do_is_refused_before_anything_runs() {
     assert!(drain.starts_with("bottleneck.qdisc.switching: ") && drain.contains("--on emu"), "{drain}");
     let bytes = refused("codel limit 64kb").unwrap_err();
     assert!(bytes.starts_with("bottleneck.qdisc.limit: "), "{bytes}");
+    let text = "flow = [{ stack = 'udp', rate = '1mbit', duration = '100ms' }]\nmeasure.from = '10ms'\n\
+                bottleneck = { rate = '40mbit', rtt = '10ms', qdisc = 'bfifo', super_packets = true }";
+    let windowed = run::run(&Scenario::parse(text, "x").unwrap(), &options).unwrap_err().to_string();
+    assert!(windowed.starts_with("measure.from: packets are not followed"), "{windowed}");
     match refused("codel ecn") {
         Ok(world) => assert_eq!(world, "kernel"),
         Err(error) => {

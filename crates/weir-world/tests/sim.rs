@@ -98,6 +98,14 @@ fn what_it_cannot_do_is_said_before_it_runs() {
         let error = refused("path = [\"bottleneck\"]", world);
         assert!(error.contains("path: only world sim") && error.contains("--on sim"), "{error}");
     }
+    let bottleneck = "[bottleneck]\nsuper_packets = true";
+    let scenario = Scenario::parse(&EXAMPLE.replacen("[bottleneck]", bottleneck, 1), "test.toml").unwrap();
+    for world in [weir_world::SIM, weir_world::EMU] {
+        let stop = AtomicBool::new(false);
+        let options = RunOptions { world, ..RunOptions::new(&stop) };
+        let error = run(&scenario, &options).unwrap_err().to_string();
+        assert!(error.contains("bottleneck.super_packets: only worlds kernel and vm"), "{error}");
+    }
     for (key, value) in [
         ("jitter", "'100us'"),
         ("loss", "'1%'"),

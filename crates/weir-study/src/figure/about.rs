@@ -116,6 +116,9 @@ pub struct Variant {
     /// The window of TCP's receivers.
     #[serde(default)]
     pub receive_window: Option<Bytes>,
+    /// Hosts hand over super-packets where the kernel does the queueing; packets are not followed there.
+    #[serde(default)]
+    pub super_packets: bool,
     /// UDP comes in bursts of such intervals.
     #[serde(default)]
     pub bursts: Option<Duration>,

@@ -117,11 +117,10 @@ impl Crq5 {
         let is_codel = matches!(queues.config, QdiscConfig::Codel(_));
         let passes = variant.codel_link.filter(|_| is_codel).unwrap_or(rate);
         let link = (passes, rtt, queues.config.clone());
-        Job {
-            scenario: scenario(&name, (variant, plan.seed), link, flows, timeout),
-            name,
-            run: u64::from(run),
-        }
+        let mut scenario = scenario(&name, (variant, plan.seed), link, flows, timeout);
+        scenario.bottleneck.super_packets =
+            variant.super_packets && matches!(plan.world.name(), "kernel" | "vm");
+        Job { scenario, name, run: u64::from(run) }
     }
 
     /// The distinct configurations of queues that the columns compare.

@@ -158,12 +158,15 @@ pub struct UdpSpec {
     /// The datagrams of each interval of this length, above 0, go together when it begins; if none, each goes at its
     /// time.
     pub bursts: Option<Duration>,
+    /// Datagrams that are sent together go as one super-packet (`UDP_SEGMENT`, Linux 4.18), which the host's interface
+    /// cuts up if it must.
+    pub super_packets: bool,
 }
 
 impl UdpSpec {
     /// A flow of full-sized datagrams that no classifier takes for QUIC.
     pub fn new(rate: Rate) -> Self {
-        Self { rate, payload: 1472, fixed_bit: false, bursts: None }
+        Self { rate, payload: 1472, fixed_bit: false, bursts: None, super_packets: false }
     }
 }
 

@@ -77,6 +77,9 @@ pub(super) fn start(ends: &Ends<'_>, spec: &UdpSpec) -> Result<Threads, TrafficE
                 true => socket::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos)?,
             }
             socket::connect(&socket, flow.client)?;
+            if spec.super_packets {
+                socket::set(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, libc::c_int::from(spec.payload))?;
+            }
             Ok(socket)
         },
     )?;
@@ -143,6 +146,9 @@ impl Pacer {
         let span =
             (BATCH_SPAN.as_nanos() / self.spec.rate.time_for(self.wire_bytes).as_nanos().max(1)).max(1);
         let batch_limit = if self.spec.bursts.is_some() { BATCH as u64 } else { span.min(BATCH as u64) };
+        // All of a super-packet is one IP packet.
+        let fitting = u64::from(MAX_PAYLOAD / self.spec.payload);
+        let batch_limit = if self.spec.super_packets { batch_limit.min(fitting) } else { batch_limit };
         let (mut deadline, mut remainder, mut number) = (self.start, 0, 0u64);
         if !self.control.sleep_until(Time::from_nanos(deadline.as_nanos().saturating_sub(POLL.as_nanos()))) {
             return Ok(());
@@ -174,7 +180,7 @@ impl Pacer {
                 deadline += self.spec.rate.serialize(self.wire_bytes, &mut remainder);
                 count += 1;
             }
-            batch.send(socket, count as usize, &self.control)?;
+            batch.send(socket, count as usize, self.spec.super_packets, &self.control)?;
             number += count;
             self.sent.store(number, Ordering::Relaxed);
         }
@@ -237,23 +243,31 @@ impl<'a> Batch<'a> {
         buffer[16..24].copy_from_slice(&now.as_nanos().to_be_bytes());
     }
 
-    /// Sends the first `count` buffers, waiting while the socket's buffer is full.
-    fn send(&mut self, socket: &OwnedFd, count: usize, control: &Control) -> io::Result<()> {
+    /// Sends the first `count` buffers, all `at_once` or one by one, waiting while the socket's buffer is full.
+    fn send(&mut self, socket: &OwnedFd, count: usize, at_once: bool, control: &Control) -> io::Result<()> {
         let mut done = 0;
         while done < count && !control.is_stopped() {
-            let rest = &mut self.headers[done..count];
-            // SAFETY: the headers point to buffers and vectors that live as long as `self`.
-            let sent = check(unsafe {
-                libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as libc::c_uint, 0)
-            });
+            let sent = if at_once {
+                let all = &self.buffers[..count * self.payload];
+                // SAFETY: a valid buffer of that length, which a C int holds.
+                let sent = unsafe { libc::send(socket.as_raw_fd(), all.as_ptr().cast(), all.len(), 0) };
+                check(sent as libc::c_int).map(|_| count)
+            } else {
+                let rest = &mut self.headers[done..count];
+                // SAFETY: the headers point to buffers and vectors that live as long as `self`.
+                check(unsafe {
+                    libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as libc::c_uint, 0)
+                })
+                .map(|sent| sent as usize)
+            };
             match sent {
-                Ok(sent) => done += sent as usize,
+                Ok(sent) => done += sent,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => {
                         socket::poll(socket, libc::POLLOUT, POLL.to_std())?;
                     }
                     // A full queue on the interface drops the datagram, as on any link.
-                    Some(libc::ENOBUFS) => done += 1,
+                    Some(libc::ENOBUFS) => done += if at_once { count } else { 1 },
                     // An earlier datagram met a closed port: reported once, then forgotten.
                     Some(libc::ECONNREFUSED | libc::EINTR) => {}
                     _ => return Err(error),

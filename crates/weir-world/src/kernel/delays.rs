@@ -18,7 +18,7 @@ use weir_link::{LinkConfig, PipelineConfig, Unobserved};
 use weir_netdev::offload::{self, OffloadGuard, Role};
 use weir_qdisc::Pfifo;
 
-use super::counters;
+use super::{KernelWorldError, counters};
 use crate::link_thread::{RunningLink, frames, step};
 use crate::real::delays;
 use crate::run::{RunError, RunOptions};
@@ -67,6 +67,12 @@ impl Delays {
         {
             netem(scenario, topology)?;
             return Ok(Self::Netem);
+        }
+        if scenario.bottleneck.super_packets {
+            let message = "its delay lines hold single frames only: give all flows one rtt, and a kernel that has \
+                           netem (--on vm), or rtt = 0";
+            let key = "bottleneck.super_packets".to_owned();
+            return Err(KernelWorldError::Cannot { key, message: message.to_owned() }.into());
         }
         UserDelays::build(scenario, topology, options).map(|user| Self::User(Box::new(user)))
     }

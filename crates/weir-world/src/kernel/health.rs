@@ -42,7 +42,7 @@ pub(super) fn of(
         frames_exhausted: 0,
         requeued: heard.requeued,
         unheard,
-        cpu_s: heard.cpu_s + delayed.map_or(0.0, |link| (link.cpu_user + link.cpu_system).as_secs_f64()),
+        cpu_s: cpu_s(heard, delayed),
         largest_burst_bytes: books.burst,
         allowed_burst_bytes: tree.burst + books.largest.max(FULL_PACKET) + jitter as u64 + 1,
         arrived: total.arrived,
@@ -120,6 +120,39 @@ pub(super) fn of(
     }
     health.warnings.extend(warnings);
     health
+}
+
+/// The health of a run whose packets were not followed: what the root counted.
+pub(super) fn counted(
+    scenario: &Scenario,
+    heard: &Heard,
+    delayed: Option<&RunReport>,
+    root: Option<RootCounters>,
+) -> Health {
+    let root = root.unwrap_or_default();
+    let mut health = Health {
+        ring_overflows: heard.lost,
+        requeued: root.requeues,
+        cpu_s: cpu_s(heard, delayed),
+        arrived: root.packets + root.drops + root.queued,
+        departed: root.packets,
+        dropped: root.drops,
+        still_queued: root.queued,
+        ..Health::default()
+    };
+    if let Some(link) = delayed {
+        delay_warnings(scenario, link, &mut |doubtful, text| {
+            if doubtful {
+                health.warnings.push(text);
+            }
+        });
+    }
+    health
+}
+
+/// CPU time of what measures and delays.
+fn cpu_s(heard: &Heard, delayed: Option<&RunReport>) -> f64 {
+    heard.cpu_s + delayed.map_or(0.0, |link| (link.cpu_user + link.cpu_system).as_secs_f64())
 }
 
 /// The delay lines in user space are the path of this world: what they lose or hold up is not the queue's doing.

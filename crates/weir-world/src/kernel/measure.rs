@@ -43,6 +43,8 @@ pub(super) struct Device {
     pub(super) captured: Option<u32>,
     /// The inode of their network namespace.
     pub(super) namespace: u32,
+    /// Whether its packets are followed; else only cycles are heard of.
+    pub(super) is_followed: bool,
 }
 
 /// What a run's listening brought.
@@ -182,7 +184,9 @@ fn listen(
     }
     open.maps.records.set_max_entries(ring).map_err(failed("get its ring"))?;
     let mut skeleton = open.load().map_err(failed("be loaded"))?;
-    skeleton.attach().map_err(failed("be attached"))?;
+    if device.is_followed {
+        skeleton.attach().map_err(failed("be attached"))?;
+    }
     // Without a start the run was given up.
     let Some(start) = start() else { return Err(KernelWorldError::Panic) };
     let watcher = std::cell::RefCell::new(watcher(Clock::starting(start)));

@@ -3,7 +3,8 @@
 //! The bottleneck's namespace routes; HTB and the scenario's queues stand on its interface towards the client
 //! ([`tree`]). Packets are single frames, as in world `emu`. What happens to them is heard from the kernel's
 //! tracepoints ([`measure`], `bpf/measure.bpf.c`) and reported to the same recorder ([`watcher`]), so that tables and
-//! reports are the same. `docs/model/worlds.md` says what differs.
+//! reports are the same. `docs/model/worlds.md` says what differs. With `bottleneck.super_packets` hosts hand over
+//! super-packets, which queues may cut up, and packets are not followed: what `tc` counts stands in for that.
 
 pub(crate) mod counters;
 mod delays;
@@ -26,7 +27,9 @@ use weir_kernel::{KernelError, identify};
 use crate::capture::Capture;
 use crate::dctcp::Dctcp;
 use crate::gather;
-use crate::real::{StopOnDrop, check_real, join, launch, port, since, time_zero, topology_spec, watch};
+use crate::real::{
+    StopOnDrop, check_followed, check_real, join, launch, port, since, time_zero, topology_spec, watch,
+};
 use crate::record::Recorder;
 use crate::run::{Ended, RunError, RunOptions};
 use crate::world::{Clock, KERNEL, World};
@@ -114,6 +117,7 @@ impl World for Kernel {
 
     fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
         check_real(scenario)?;
+        check_followed(scenario)?;
         match Tree::of(scenario) {
             Ok(_) => Ok(()),
             Err(KernelWorldError::Cannot { key, message }) => Err(Refusal { key, message }),
@@ -138,7 +142,8 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let topology = Topology::build_forwarding(&spec, &[])?;
     // A killed run has left journals, but no interfaces to restore. One that cannot be read is somebody else's.
     let _ = weir_netdev::offload::recover();
-    let _offloads = interfaces::prepare(&topology)?;
+    let is_followed = !scenario.bottleneck.super_packets;
+    let _offloads = if is_followed { interfaces::prepare(&topology)? } else { Vec::new() };
     let device = &topology.bottleneck_client_iface;
     topology.bottleneck.tc(&tree.lines(device))?;
     let began = Arc::new(OnceLock::new());
@@ -153,7 +158,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         |name: &str| topology.bottleneck.enter(|| identify(name))?.map_err(KernelWorldError::from);
     let (index, namespace) = interface(device)?;
     let captured = tap.as_ref().map(|_| interface(&topology.bottleneck_server_iface)).transpose()?;
-    let measured = Device { index, captured: captured.map(|(index, _)| index), namespace };
+    let measured = Device { index, captured: captured.map(|(index, _)| index), namespace, is_followed };
     let recorder = Recorder::new(ports, tree.queues, scenario.measure.interval, &params, tap)
         .measuring(&scenario.measure);
     let classifier = Classifier::start(scenario, &tree, &topology)?;
@@ -172,13 +177,17 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let stopped = since(start);
     control.0.stop();
     let joined = join(flows, running, stopped);
-    let io = format!("kernel htb, {}{}", delays.describe(), dctcp.note());
+    let packets = if is_followed { "" } else { ", super-packets" };
+    let io = format!("kernel htb{packets}, {}{}", delays.describe(), dctcp.note());
     let delayed = delays.stop()?;
     drain(&listener);
     let qdiscs = topology.bottleneck.disciplines(device)?;
     let wall = since(start);
     let root = counters::root(&qdiscs);
     let mut heard = listener.stop(root.map(|root| root.queued))?;
+    if !is_followed {
+        counters::fill(&mut heard.books.recorder.queues, &tree, &qdiscs);
+    }
     let law_counters = classifier.counters()?;
     let host_drops = interfaces::host_drops(&topology)?;
 
@@ -188,7 +197,11 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         io,
         flows: joined.flows,
         detections: joined.detections,
-        health: health::of(scenario, &tree, &heard, delayed.as_ref(), root),
+        health: if is_followed {
+            health::of(scenario, &tree, &heard, delayed.as_ref(), root)
+        } else {
+            health::counted(scenario, &heard, delayed.as_ref(), root)
+        },
         law_counters,
         qdiscs: qdiscs.into_iter().map(|one| one.0.into()).collect(),
         started_unix_s: Some(since_1970.as_secs()),

@@ -48,6 +48,8 @@ pub(super) struct Tree {
     pub(super) in_order: Vec<bool>,
     /// Of each queue: its AQM refuses packets on arrival.
     pub(super) early: Vec<bool>,
+    /// Of each queue: its handle as `tc` writes it.
+    pub(super) handles: Vec<String>,
 }
 
 /// No interface is named like this.
@@ -138,6 +140,7 @@ impl Tree {
             can_mark: branches.iter().any(|branch| branch.queue.can_mark()),
             in_order: branches.iter().map(|branch| branch.queue.kind().is_in_order()).collect(),
             early: branches.iter().map(|branch| branch.queue.kind().refuses_early()).collect(),
+            handles: branches.iter().map(|branch| branch.handle_text()).collect(),
         }
     }
 
