@@ -70,7 +70,7 @@ pub struct RunOptions<'a> {
     /// Keeps every cycle of every flow. World `sim` only.
     pub cycles: bool,
     /// The law judges flows also where no queue discipline asks for it. Without that, the result has no verdicts, and a
-    /// run takes about a sixth less time. World `sim` only.
+    /// run takes about a third less time. World `sim` only.
     pub verdicts: bool,
     /// Ends the run early; what was measured until then is the result.
     pub stop: &'a AtomicBool,
