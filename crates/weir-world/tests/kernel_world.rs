@@ -338,6 +338,30 @@ fn super_packets_are_counted_and_not_followed() {
     assert!(weir_report::summary::text(&[("x", &result)]).contains(" - "), "no count of a flow's packets");
 }
 
+/// A bucket of one packet loses what each wake-up is late: 202 us of a packet and 100 us more leave 40 of 60 Mbit/s, and
+/// less where the machine is late too.
+#[test]
+fn a_late_tbf_is_slower_than_its_rate() {
+    let Some(_turn) = root_and_turn() else { return };
+    let carried = |late: &str| {
+        let result = measure(
+            weir_world::KERNEL,
+            &scenario(
+                &format!(
+                    "rate = '60mbit', rtt = '0', super_packets = true, \
+                     qdisc = 'tbf limit 60kb rate 60mbit burst 1514b late {late}'"
+                ),
+                &["name = 'udp', stack = 'udp', rate = '58mbit', duration = '1s'"],
+            ),
+        );
+        flow(&result, "udp").goodput_bps
+    };
+    let (late, prompt) = (carried("100us"), carried("0"));
+    println!("{late} and {prompt} bit/s");
+    assert!(late > 1e6 && late < 40.2e6, "{late} bit/s");
+    assert!(prompt > late, "{prompt} bit/s, {late} with late wake-ups");
+}
+
 #[test]
 fn what_the_kernel_cannot_do_is_refused_before_anything_runs() {
     let Some(_turn) = root_and_turn() else { return };
@@ -354,6 +378,8 @@ fn what_the_kernel_cannot_do_is_refused_before_anything_runs() {
     assert!(drain.starts_with("bottleneck.qdisc.switching: ") && drain.contains("--on emu"), "{drain}");
     let bytes = refused("codel limit 64kb").unwrap_err();
     assert!(bytes.starts_with("bottleneck.qdisc.limit: "), "{bytes}");
+    let late = refused("tbf burst 1514b late 200us").unwrap_err();
+    assert!(late.starts_with("bottleneck.qdisc.late: ") && late.contains("100us"), "{late}");
     let text = "flow = [{ stack = 'udp', rate = '1mbit', duration = '100ms' }]\nmeasure.from = '10ms'\n\
                 bottleneck = { rate = '40mbit', rtt = '10ms', qdisc = 'bfifo', super_packets = true }";
     let windowed = run::run(&Scenario::parse(text, "x").unwrap(), &options).unwrap_err().to_string();

@@ -107,9 +107,12 @@ pub struct Variant {
     /// The queue that the paper calls drop-tail, in words as on the command line; an honest one if empty.
     #[serde(default)]
     pub drop_tail: String,
-    /// How late that queue's wake-ups come, if it is `tbf`: where the kernel does the queueing, its machine decides.
+    /// How late that queue's wake-ups come, if it is `tbf` and not the kernel's.
     #[serde(default)]
     pub late: Option<Duration>,
+    /// By how much the wake-ups of the kernel's come later than the machine makes them.
+    #[serde(default)]
+    pub late_in_kernel: Option<Duration>,
     /// What gets through where CoDel is the one queue of the link, if that is less than the link's rate.
     #[serde(default)]
     pub codel_link: Option<Rate>,

@@ -51,7 +51,8 @@ impl Variant {
             _ => panic!("figures know no queue called '{name}'"),
         };
         let mut queue = text.trim().parse().expect("the words of a figure's queue are known");
-        if let (QdiscConfig::Tbf(keys), Some(late), "sim" | "emu") = (&mut queue, self.late, world) {
+        let late = if matches!(world, "sim" | "emu") { self.late } else { self.late_in_kernel };
+        if let (QdiscConfig::Tbf(keys), Some(late)) = (&mut queue, late) {
             keys.late = late;
         }
         queue

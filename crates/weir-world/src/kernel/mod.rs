@@ -10,6 +10,7 @@ pub(crate) mod counters;
 mod delays;
 mod health;
 mod inside;
+mod late;
 mod law;
 mod measure;
 mod packets;
@@ -40,6 +41,7 @@ use weir_testbed::interfaces;
 use weir_testbed::traffic::Control;
 
 use delays::Delays;
+use late::Late;
 use law::Classifier;
 use measure::{Device, Listener};
 use tree::Tree;
@@ -83,6 +85,17 @@ pub enum KernelWorldError {
         /// What the kernel said.
         message: String,
     },
+    /// The program that makes wake-ups late failed.
+    #[error(
+        "the program that makes a tbf's wake-ups late cannot {what}: {message}; it takes root and a kernel with BTF \
+         (`weir doctor` looks), or leave out 'late'"
+    )]
+    Late {
+        /// What failed.
+        what: &'static str,
+        /// What the kernel said.
+        message: String,
+    },
     /// The classifier could not be loaded or attached.
     #[error("the classifier: {0}; or use --on emu")]
     Classifier(#[from] KernelError),
@@ -118,7 +131,7 @@ impl World for Kernel {
     fn check(&self, scenario: &Scenario) -> Result<(), Refusal> {
         check_real(scenario)?;
         check_followed(scenario)?;
-        match Tree::of(scenario) {
+        match Tree::of(scenario).and_then(|_| late::asked(scenario)) {
             Ok(_) => Ok(()),
             Err(KernelWorldError::Cannot { key, message }) => Err(Refusal { key, message }),
             Err(other) => Err(Refusal::new("bottleneck.qdisc", other.to_string())),
@@ -159,6 +172,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let (index, namespace) = interface(device)?;
     let captured = tap.as_ref().map(|_| interface(&topology.bottleneck_server_iface)).transpose()?;
     let measured = Device { index, captured: captured.map(|(index, _)| index), namespace, is_followed };
+    let _late = Late::start(late::asked(scenario)?, index, namespace)?;
     let recorder = Recorder::new(ports, tree.queues, scenario.measure.interval, &params, tap)
         .measuring(&scenario.measure);
     let classifier = Classifier::start(scenario, &tree, &topology)?;

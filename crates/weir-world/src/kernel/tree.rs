@@ -11,7 +11,7 @@ use weir_law::MainSignal;
 use weir_qdisc::config::{ConfigError, CrqKeys, QdiscConfig, SplitKind};
 use weir_qdisc::{Sharing, Switching};
 
-use super::KernelWorldError;
+use super::{KernelWorldError, late};
 use weir_scenario::{FULL_PACKET, Scenario};
 
 /// The minor number of the responsive class (`57e1:1`).
@@ -62,14 +62,15 @@ impl Tree {
     /// [`KernelWorldError::Cannot`] with the key and the remedy, for what the kernel's disciplines have not.
     pub(super) fn of(scenario: &Scenario) -> Result<Self, KernelWorldError> {
         let bottleneck = &scenario.bottleneck;
-        if let QdiscConfig::Crq(keys) = &bottleneck.qdisc {
+        let qdisc = late::without(&bottleneck.qdisc);
+        if let QdiscConfig::Crq(keys) = &qdisc {
             check_crq(keys)?;
         }
         if scenario.main_signal() == MainSignal::Both {
             let message = "the kernel's classifier knows two queues; give \"loss\" or \"ecn\"";
             return Err(cannot("law.main_signal", message));
         }
-        let branches = match &bottleneck.qdisc {
+        let branches = match &qdisc {
             QdiscConfig::Crq(keys) => {
                 let least_burst = keys.resolve_burst(&scenario.build_context(0)).map_err(wrong(QDISC))?;
                 // The weights are for as many queues as there are.
