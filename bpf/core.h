@@ -58,7 +58,13 @@ struct netdev_queue {
 	struct net_device *dev;
 } WEIR_KERNEL;
 
+struct Qdisc_ops {
+	char id[16];
+} WEIR_KERNEL;
+
 struct Qdisc {
+	const struct Qdisc_ops *ops;
+	struct netdev_queue *dev_queue;
 	struct sk_buff_head gso_skb;
 	struct gnet_stats_queue qstats;
 } WEIR_KERNEL;

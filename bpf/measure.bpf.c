@@ -10,52 +10,15 @@
  * AQM. A packet that the driver gave back and that is dequeued again is not known any more, and so is not counted
  * twice.
  */
+#include "core.h"
+
 #include <linux/bpf.h>
-#include <linux/types.h>
+
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
 #include "measure.h"
-
-/* The fields that are read, found by name in the running kernel's own type information. */
-#define KERNEL __attribute__((preserve_access_index))
-
-struct ns_common {
-	unsigned int inum;
-} KERNEL;
-
-struct net {
-	struct ns_common ns;
-} KERNEL;
-
-typedef struct {
-	struct net *net;
-} KERNEL possible_net_t;
-
-struct net_device {
-	int ifindex;
-	possible_net_t nd_net;
-} KERNEL;
-
-struct skb_shared_info {
-	unsigned short gso_segs;
-} KERNEL;
-
-struct sk_buff {
-	struct sk_buff *next;
-	struct net_device *dev;
-	unsigned int len;
-	unsigned int data_len;
-	__u32 priority;
-	__u16 network_header;
-	unsigned int end;
-	unsigned char *head;
-	unsigned char *data;
-} KERNEL;
-
-struct Qdisc;
-struct netdev_queue;
 
 /* Packets that one dequeue may chain; the kernel bounds a chain by bytes, this by number. */
 #define MOST_CHAINED 64

@@ -13,10 +13,10 @@
 //! | the same, from `__tcf_kfree_skb_list` | 7.0 | `tbf` for segments of super-packets that it has cut up (`bpf/crq_signals.bpf.c`) |
 //!
 //! `NOT_SPECIFIED` is no reason at all: everything that frees without one has it. It counts from that function, and
-//! besides only where struct Qdisc has no `to_free`, the list that came with reasons for drops on dequeue, and then, as all reasons, only for packets of the
-//! queue's device whose priority is a class of Weir's. On such kernels packets that are thrown away with their queue
-//! (when it is deleted or the interface goes down) are counted as well; `down` takes the programs off before it deletes
-//! queues.
+//! besides only where struct Qdisc has no `to_free`, the list that came with reasons for drops on dequeue, and then, as
+//! all reasons, only for packets of the queue's device whose priority is a class of Weir's. On such kernels packets
+//! that are thrown away with their queue (when it is deleted or the interface goes down) are counted as well; `down`
+//! takes the programs off before it deletes queues.
 
 use std::ffi::OsStr;
 

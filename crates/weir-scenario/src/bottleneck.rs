@@ -52,7 +52,7 @@ keys! {
     /// Hosts hand over super-packets, as most do: TCP of up to 64 kB, UDP of up to eight datagrams. A queue takes, marks
     /// and drops each as one, unless it cuts them up, as `tbf` does if its `burst` is smaller. Packets are not followed
     /// then: a run has completion times, goodput, verdicts and what `tc` counts of the queues, and neither delays nor a
-    /// flow's packets, drops and marks. It takes a fraction of the processor.
+    /// flow's packets, drops and marks. It takes far less of the processor.
     #[serde(default, skip_serializing_if = "is_off")]
     super_packets: bool = false => Key::of("true or false").usual("false").kernel();
 
