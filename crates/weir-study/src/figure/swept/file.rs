@@ -18,6 +18,9 @@ pub(in super::super) struct File {
     /// others are experiments that show causes.
     pub(super) grids: BTreeMap<String, Vec<String>>,
     pub(super) quick: Quick,
+    /// Warnings that have one of these texts in them say what an experiment is about, and make no run doubtful.
+    #[serde(default)]
+    pub(super) expects: Vec<String>,
     /// What is compared with world `sim` where the figure is made on real packets.
     #[serde(default)]
     pub(super) beside_sim: Vec<Compared>,

@@ -265,3 +265,22 @@ fn a_sentence_is_a_bound_of_a_number_over_cells() {
     assert_eq!((quick.rows.len(), quick.continued), (2, 0));
     assert_eq!(quick.statements[0].verdict, Verdict::CannotTell, "one run tells nothing of the next");
 }
+
+/// BBRv2 as released has a warning where it ignores marks, and a figure of what it does then is not doubtful for that.
+#[test]
+fn what_an_experiment_is_about_is_no_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let variant = "released".to_owned();
+    let only = Some("STEP, 0.17, 2".to_owned());
+    let plan = Plan { world: SIM, variant, quick: true, runs: Some(1), seed: 1, only };
+    let warnings = |name: &str, figure: &Swept| {
+        let options = Options::new(folder.path().join(name), RunOptions::new(&stop));
+        run(figure, &plan, &options).unwrap().warnings
+    };
+    let mut figure = load().find(|figure| figure.about.id == "scc/8").unwrap();
+    assert_eq!(warnings("expected", &figure), [""; 0]);
+    figure.file.expects.clear();
+    let told = warnings("told", &figure);
+    assert!(told.len() == 1 && told[0].contains("'bbr2' ignored its ECN marks"), "{told:?}");
+}
