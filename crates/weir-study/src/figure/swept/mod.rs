@@ -125,14 +125,14 @@ impl Figure for Swept {
         for (index, picture) in pictures.iter().enumerate() {
             write(&options.out.join(format!("figure-{}.svg", index + 1)), &picture.svg)?;
         }
-        let is_doubt = |text: &String| !self.file.expects.iter().any(|known| text.contains(known));
+        let is_doubt = |text: &&String| !self.file.expects.iter().any(|known| text.contains(known));
         let warn = |extracts: &Extracts, place: &str| {
             let each = jobs.iter().zip(extracts).flat_map(|(job, extract)| {
                 let all = match extract {
-                    Ok(extract) => extract.warnings.clone(),
+                    Ok(extract) => extract.warnings.iter().filter(is_doubt).cloned().collect(),
                     Err(error) => vec![error.clone()],
                 };
-                all.into_iter().filter(is_doubt).map(move |text| format!("{}{place}: {text}", job.name))
+                all.into_iter().map(move |text| format!("{}{place}: {text}", job.name))
             });
             each.collect::<Vec<_>>()
         };
