@@ -7,7 +7,8 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::io;
+use std::io::{self, Read, Seek};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -249,9 +250,10 @@ fn boot(
             (current, said) = (index, Vec::new());
             (options.progress)(VmProgress { index: first + current, done: 0.0, left: None });
         } else if let Some((index, size)) = parse_end(line) {
-            bytes += size;
+            let part = bytes..bytes + size;
+            bytes = part.end;
             if let Some(run) = batch.get(index) {
-                let outcome = receive(&sent, bytes, folder.path())
+                let outcome = receive(&sent, part, folder.path())
                     .and_then(|results| collect(kernel, &results.join(index.to_string()), run, &said));
                 ended(index, outcome);
             }
@@ -269,16 +271,24 @@ fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Unpacks what was sent so far, which is `bytes` long, and returns the folder of the runs.
-fn receive(sent: &Path, bytes: u64, into: &Path) -> Result<PathBuf, VmError> {
+/// Unpacks the archive of one run, the part `part` of what was sent, and returns the folder of the runs. Behind it there may
+/// be half an archive: the guest goes on.
+fn receive(sent: &Path, part: Range<u64>, into: &Path) -> Result<PathBuf, VmError> {
     for _ in 0..LOOKS {
-        if sent.metadata().is_ok_and(|found| found.len() >= bytes) {
+        if sent.metadata().is_ok_and(|found| found.len() >= part.end) {
             break;
         }
         pause(LOOK);
     }
+    let archive = into.join("run.tar");
+    let copy = || {
+        let mut from = fs::File::open(sent)?;
+        from.seek(io::SeekFrom::Start(part.start))?;
+        io::copy(&mut from.take(part.end - part.start), &mut fs::File::create(&archive)?)
+    };
+    copy().map_err(VmError::file(&archive))?;
     // A run that has ended is kept, though an interrupt may come just now.
-    unpack(sent, into, &AtomicBool::new(false))?;
+    unpack(&archive, into, &AtomicBool::new(false))?;
     Ok(into.join("results"))
 }
 
@@ -352,7 +362,7 @@ fn parse_progress(line: &str) -> Option<(f64, Option<Duration>)> {
 mod tests {
     use std::time::Duration;
 
-    use super::{VmRun, parse_progress, progress_line, script};
+    use super::{VmRun, parse_progress, progress_line, receive, script};
     use weir_scenario::Scenario;
 
     #[test]
@@ -364,6 +374,37 @@ mod tests {
         for line in ["weir: warning: late", "weir-progress", "weir-progress x 1", ""] {
             assert_eq!(parse_progress(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn a_run_is_received_though_the_next_archive_is_half_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let archive = |run: &str| {
+            let folder = dir.path().join("guest/results").join(run);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("status"), run).unwrap();
+            let tar = std::process::Command::new("tar")
+                .args(["-c", "-C"])
+                .arg(dir.path().join("guest"))
+                .arg(format!("results/{run}"))
+                .output()
+                .unwrap();
+            assert!(tar.status.success(), "{tar:?}");
+            tar.stdout
+        };
+        let (first, second, last) = (archive("0"), archive("1"), archive("2"));
+        let sent = dir.path().join("sent.tar");
+        // The headers of the folder and of its file, and a part of the file's block.
+        let half = &last[..2 * 512 + 70];
+        std::fs::write(&sent, [&first[..], &second, half].concat()).unwrap();
+        let (end, into) = (first.len() as u64, dir.path().join("host"));
+        std::fs::create_dir(&into).unwrap();
+        for (run, part) in [("0", 0..end), ("1", end..end + second.len() as u64)] {
+            let results = receive(&sent, part, &into).unwrap();
+            assert_eq!(std::fs::read_to_string(results.join(run).join("status")).unwrap(), run);
+        }
+        let cut = end + second.len() as u64;
+        receive(&sent, cut..cut + half.len() as u64, &into).unwrap_err();
     }
 
     #[test]
