@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs tests that need a kernel inside other kernels: fetches them, builds the tests, boots a micro-VM for each test and
-# kernel, two at a time, and prints a line with what passed. Ends with 1 if any failed, with 75 if no kernel could be fetched.
+# kernel, two at a time, and prints a line with what passed. Ends with 1 if any failed, with 2 if TESTS has a name that no test
+# has, with 75 if no kernel could be fetched.
 #
 #   tools/test-vm.sh
 #   KERNELS="6.1 7.2" TESTS="weir-kernel/kernel_signals weir/router" tools/test-vm.sh
@@ -24,8 +25,19 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 # Guests go with the commands that started them.
-trap 'trap "" TERM; kill 0; exit 130' INT
+trap 'trap "" TERM; kill 0; exit 130' INT TERM
 cd "$root"
+
+# A name that stands for no file would be tested unseen.
+for test in $tests; do
+    for file in "crates/${test%/*}/tests/"${test#*/}.rs; do
+        if [ ! -e "$file" ]; then
+            echo "test-vm: TESTS: '$test' is no test of Weir's: there is no $file" >&2
+            exit 2
+        fi
+        echo "${test%/*} $(basename "$file" .rs)"
+    done
+done >"$scratch/files"
 
 # All of the workspace, so that nothing is built in another way than for `make test`.
 "$cargo" test --no-run --locked --workspace --message-format=json >"$scratch/built"
@@ -90,26 +102,22 @@ run() {
     return "$status"
 }
 
-# Every other job each: a guest in counted time has one processor.
-half() {
-    number=0 failed=0
+# Takes the next job until there is none. A guest in counted time has one processor, so two take them.
+work() {
+    failed=0
     while read -r kernel crate name; do
-        number=$((number + 1))
-        if [ $((number % 2)) -ne "$1" ]; then continue; fi
+        mkdir "$scratch/$kernel-$crate-$name" 2>/dev/null || continue
         run "$kernel" "$crate" "$name" || failed=1
     done <"$scratch/jobs"
     return "$failed"
 }
 
 for kernel in $kernels; do
-    for file in $(for test in $tests; do ls crates/${test%/*}/tests/${test#*/}.rs 2>/dev/null; done); do
-        crate=${file#crates/}
-        echo "$kernel ${crate%%/*} $(basename "$file" .rs)"
-    done
+    sed "s/^/$kernel /" "$scratch/files"
 done >"$scratch/jobs"
-half 1 &
+work &
 other=$!
 failed=0
-half 0 || failed=1
+work || failed=1
 wait "$other" || failed=1
 exit "$failed"
