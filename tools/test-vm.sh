@@ -106,7 +106,12 @@ run() {
 work() {
     failed=0
     while read -r kernel crate name; do
-        mkdir "$scratch/$kernel-$crate-$name" 2>/dev/null || continue
+        taken="$scratch/$kernel-$crate-$name"
+        if ! mkdir "$taken" 2>/dev/null; then
+            # By the other, or else nobody runs it: a disk may be full.
+            [ -d "$taken" ] || failed=1
+            continue
+        fi
         run "$kernel" "$crate" "$name" || failed=1
     done <"$scratch/jobs"
     return "$failed"

@@ -271,8 +271,8 @@ fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Unpacks the archive of one run, the part `part` of what was sent, and returns the folder of the runs. Behind it there may
-/// be half an archive: the guest goes on.
+/// Unpacks the archive of one run and returns the folder of the runs. The archive is the bytes `part` of what was sent; half
+/// of the next may be behind it, as the guest goes on.
 fn receive(sent: &Path, part: Range<u64>, into: &Path) -> Result<PathBuf, VmError> {
     for _ in 0..LOOKS {
         if sent.metadata().is_ok_and(|found| found.len() >= part.end) {
