@@ -18,6 +18,14 @@ pub struct Bbr3Params {
     /// Whether the present bandwidth sample, rather than the maximum, shows that the pipe is full; and whether that
     /// ends PROBE_UP. If not, PROBE_UP ends with 1.25 bandwidth-delay products in flight.
     pub full_by_sample: bool,
+    /// Whether STARTUP, ended by losses or marks, leaves an upper bound of at least what its last round delivered (from
+    /// version 3 on), or of one bandwidth-delay product.
+    pub startup_latest: bool,
+    /// Whether a round trip as short as the shortest puts PROBE_RTT off (version 2).
+    pub min_rtt_inclusive: bool,
+    /// Whether PROBE_UP forgets what was acknowledged towards the next step of the upper bound when the window does not
+    /// fill it (version 2).
+    pub up_counts_anew: bool,
     /// Loss events in a round that end STARTUP if the loss rate is too high: 8, from version 3 on 6.
     pub full_losses: u32,
     /// Whether a mark rate of exactly the threshold is too high (version 2).
@@ -40,6 +48,9 @@ impl Bbr3Params {
         down_gain: 192,
         up_window_gain: 0,
         full_by_sample: false,
+        startup_latest: false,
+        min_rtt_inclusive: true,
+        up_counts_anew: true,
         full_losses: 8,
         ecn_inclusive: true,
         ecn_reprobe_gain: 0,
@@ -55,6 +66,9 @@ impl Bbr3Params {
         down_gain: 232,
         up_window_gain: 64,
         full_by_sample: true,
+        startup_latest: true,
+        min_rtt_inclusive: false,
+        up_counts_anew: false,
         full_losses: 6,
         ecn_inclusive: false,
         ecn_reprobe_gain: 128,

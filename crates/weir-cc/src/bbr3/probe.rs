@@ -74,17 +74,20 @@ impl Bbr3 {
         } else if self.in_flight_hi != NONE {
             self.in_flight_hi = self.in_flight_hi.max(context.in_flight_at_send);
             if self.mode == Mode::ProbeBw(Phase::Up) {
-                self.push_upward(ack);
+                self.push_upward(ack.window_limited, ack.delivered.packets);
             }
         }
         false
     }
 
-    pub(super) fn push_upward(&mut self, ack: &Ack) {
-        if !ack.window_limited || self.window < self.in_flight_hi {
+    pub(super) fn push_upward(&mut self, window_limited: bool, acked: u32) {
+        if !window_limited || self.window < self.in_flight_hi {
+            if self.params.up_counts_anew {
+                self.up_acked = 0;
+            }
             return;
         }
-        self.up_acked += ack.delivered.packets;
+        self.up_acked += acked;
         if self.up_acked >= self.up_per {
             let steps = self.up_acked / self.up_per;
             self.up_acked -= steps * self.up_per;

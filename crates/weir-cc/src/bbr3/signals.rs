@@ -52,7 +52,8 @@ impl Bbr3 {
 
     pub(super) fn startup_too_high(&mut self) {
         self.full = true;
-        self.in_flight_hi = self.in_flight_for(self.max_bw(), UNIT).max(self.in_flight_latest);
+        let latest = if self.params.startup_latest { self.in_flight_latest } else { 0 };
+        self.in_flight_hi = self.in_flight_for(self.max_bw(), UNIT).max(latest);
     }
 
     /// Losses, each as it is found, before the rest of the acknowledgement.

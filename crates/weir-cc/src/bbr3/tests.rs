@@ -1,5 +1,7 @@
 use super::signals::in_flight_before_excess;
-use super::{Bbr3, Bbr3Params, DRAIN_GAIN, ECN_FACTOR, HEADROOM, LOSS_CUT, LOSS_THRESHOLD, Mode, Phase};
+use super::{
+    BW_UNIT, Bbr3, Bbr3Params, DRAIN_GAIN, ECN_FACTOR, HEADROOM, LOSS_CUT, LOSS_THRESHOLD, Mode, Phase,
+};
 use crate::Controller;
 use crate::testing::{Fate, Path, random, setup};
 use weir_core::Duration;
@@ -45,6 +47,52 @@ fn marks_cut_a_third_of_alpha_and_losses_three_tenths() {
     bbr.bw_latest = 700;
     bbr.adapt_lower_bounds();
     assert_eq!((bbr.in_flight_lo, bbr.bw_lo), (57, 700));
+}
+
+/// `bbr2_handle_queue_too_high_in_startup` and that of version 3.
+#[test]
+fn startup_leaves_a_product_or_what_its_last_round_delivered() {
+    let bounds = BOTH.map(|params| {
+        let mut bbr = Bbr3::new(params, &setup());
+        // A packet in 100 us over 10 ms: a product of 100.
+        (bbr.bw_max, bbr.min_rtt_us) = ([BW_UNIT / 100, 0], Some(10_000));
+        bbr.in_flight_latest = 250;
+        bbr.startup_too_high();
+        bbr.in_flight_hi
+    });
+    assert_eq!(bounds, [100, 250]);
+}
+
+/// `bbr_update_min_rtt`: version 2 waits for 5 s without a round trip as short as the shortest, version 3 without a
+/// shorter one.
+#[test]
+fn a_round_trip_as_short_puts_probe_rtt_off_in_version_2_alone() {
+    let probes = BOTH.map(|params| {
+        let mut bbr = Bbr3::new(params, &setup());
+        // So wide that nothing ever queues.
+        let mut path = Path::bottleneck(40, 1_000_000, 2_000);
+        (bbr.full, bbr.in_flight_hi) = (true, 40);
+        bbr.start_down(0, 0);
+        (0..120).any(|_| {
+            path.rate_over(&mut bbr, Duration::from_millis(100));
+            bbr.mode == Mode::ProbeRtt
+        })
+    });
+    assert_eq!(probes, [false, true]);
+}
+
+/// `bbr2_probe_inflight_hi_upward`: six packets, one without a full window, four more; a step is ten.
+#[test]
+fn up_counts_anew_below_the_bound_in_version_2_alone() {
+    let bounds = BOTH.map(|params| {
+        let mut bbr = Bbr3::new(params, &setup());
+        (bbr.window, bbr.in_flight_hi, bbr.up_per) = (100, 100, 10);
+        bbr.push_upward(true, 6);
+        bbr.push_upward(false, 1);
+        bbr.push_upward(true, 4);
+        bbr.in_flight_hi
+    });
+    assert_eq!(bounds, [100, 101]);
 }
 
 #[test]
