@@ -306,8 +306,8 @@ impl Bbr3 {
         let probe_expired = now_us > self.probe_rtt_min_at + PROBE_RTT_INTERVAL_US;
         if let Some(rtt) = ack.rtt {
             let rtt = micros_of(rtt);
-            let equal = self.params.min_rtt_inclusive && rtt == self.probe_rtt_min_us;
-            if probe_expired || rtt < self.probe_rtt_min_us || equal {
+            let renewed = self.params.min_rtt_inclusive && rtt == self.probe_rtt_min_us;
+            if probe_expired || renewed || rtt < self.probe_rtt_min_us {
                 (self.probe_rtt_min_us, self.probe_rtt_min_at) = (rtt, now_us);
             }
         }

@@ -23,8 +23,8 @@ pub struct Bbr3Params {
     pub startup_latest: bool,
     /// Whether a round trip as short as the shortest puts PROBE_RTT off (version 2).
     pub min_rtt_inclusive: bool,
-    /// Whether PROBE_UP forgets what was acknowledged towards the next step of the upper bound when the window does not
-    /// fill it (version 2).
+    /// Whether PROBE_UP forgets what was acknowledged towards the next step of the upper bound when the window is not
+    /// used up, or is below that bound (version 2).
     pub up_counts_anew: bool,
     /// Loss events in a round that end STARTUP if the loss rate is too high: 8, from version 3 on 6.
     pub full_losses: u32,
