@@ -241,8 +241,11 @@ fn add(cell: &mut Cell, baseline: &RunResult, system: &RunResult, run: u32) {
 
 /// The paper's takeaways, and whether Cubic and the mixes gain against drop-tail what the paper has.
 fn statements(cells: &[Cell]) -> Vec<Statement> {
-    let is_in = |cell: &&Cell, column: &[&str]| cell.place.column() == column;
-    let of_row = |row: &str| cells.iter().filter(|cell| cell.place.row() == row).collect::<Vec<_>>();
+    let of = |rows: &[&str], column: &[&str]| -> Vec<&Cell> {
+        let is_of =
+            |cell: &&Cell| rows.contains(&cell.place.row()) && cell.place.column().starts_with(column);
+        cells.iter().filter(is_of).collect()
+    };
     let gains = |cell: &Cell| cell.measured > Some(0.0);
     let mut statements = Vec::new();
     let mut state = |text: &str, paper: &str, cells: Vec<&Cell>, holds: fn(&Cell) -> bool| {
@@ -259,21 +262,22 @@ fn statements(cells: &[Cell]) -> Vec<Statement> {
     state(
         "TCP Cubic (u) completes sooner with CRQ in every setting",
         "all > 0",
-        of_row("TCP Cubic (u)"),
+        of(&["TCP Cubic (u)"], &[]),
         gains,
     );
-    state("Many flows complete sooner with CRQ in every setting", "all > 0", of_row("Multiple flows"), gains);
+    state(
+        "Many flows complete sooner with CRQ in every setting",
+        "all > 0",
+        of(&["Multiple flows"], &[]),
+        gains,
+    );
     state(
         "Against drop-tail at 5 ms every kind of flow completes sooner with CRQ",
         "0.16 to 0.76",
-        cells.iter().filter(|cell| is_in(cell, &["DT, CoDel/DT", "5ms"])).collect(),
+        cells.iter().filter(|cell| cell.place.column() == ["DT, CoDel/DT", "5ms"]).collect(),
         gains,
     );
-    let near: Vec<&Cell> = ["TCP Cubic (u)", "TCP Cubic (b)", "Multiple flows"]
-        .iter()
-        .flat_map(|row| of_row(row))
-        .filter(|cell| cell.place.column().contains(&"DT, CoDel/DT"))
-        .collect();
+    let near = of(&["TCP Cubic (u)", "TCP Cubic (b)", "Multiple flows"], &["DT, CoDel/DT"]);
     state(
         "Against drop-tail TCP Cubic and many flows gain as much as the paper has, within 0.1",
         &list(&near, |cell| cell.paper),
@@ -283,11 +287,7 @@ fn statements(cells: &[Cell]) -> Vec<Statement> {
     state(
         "TCP BBR loses where ECN decides, at 5 ms",
         "-0.45 -0.44",
-        ["TCP BBR (u)", "TCP BBR (b)"]
-            .iter()
-            .flat_map(|row| of_row(row))
-            .filter(|cell| is_in(cell, &["CoDel ECN", "5ms"]))
-            .collect(),
+        of(&["TCP BBR (u)", "TCP BBR (b)"], &["CoDel ECN", "5ms"]),
         |cell| cell.measured < Some(0.0),
     );
     statements
