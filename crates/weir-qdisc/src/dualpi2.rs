@@ -20,6 +20,7 @@
 //! | `drop_early` | on arrival | - | not offered: departure |
 //! | limit | 10000 packets, and memory of twice as many full ones | 250 ms at the rate | each as there, without memory |
 //! | `min_qlen_step`, filters, `split_gso` | | | not offered |
+//! | limit of the L4S queue alone | none | none | none, or `l4s_limit` |
 
 mod kernel;
 mod rfc9332;
@@ -81,6 +82,9 @@ pub struct DualPi2Keys {
     /// Of both queues together, in packets, bytes or BDP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// Of the L4S queue alone, in packets, bytes, BDP or time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub l4s_limit: Option<Limit>,
     /// Demotes L4S flows that do not answer to marks, to a queue with so many per cent of the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protect: Option<u8>,
@@ -100,6 +104,7 @@ impl Default for DualPi2Keys {
             drop_overload: true,
             scalable: Scalable::default(),
             limit: None,
+            l4s_limit: None,
             protect: None,
         }
     }
@@ -122,6 +127,7 @@ impl Keys for DualPi2Keys {
         Word::flag("drop_overload"),
         Word::no("overflow", "drop_overload"),
         Word::value("scalable", "any"),
+        Word::value("l4s_limit", "1.5ms"),
         Word::value("protect", "5"),
     ];
 
@@ -159,7 +165,7 @@ impl Keys for DualPi2Keys {
             Limit::Bytes(Bytes(bytes.max(u64::from(context.mtu))))
         };
         let limit = context.queue_limit(self.limit.unwrap_or(usual), "dualpi2")?;
-        let dual = Dual::new(limit, self.scalable);
+        let dual = Dual::new(limit, Dual::l4s_limit(self.l4s_limit, context)?, self.scalable);
         let timer = Timer::new(tupdate, tupdate);
         let credit = Credit::new(weights, context.mtu);
         let dual: Box<dyn Qdisc> = if is_kernel {
@@ -217,6 +223,9 @@ impl fmt::Display for DualPi2Keys {
         }
         if let Some(limit) = self.limit {
             write!(f, " limit {limit}")?;
+        }
+        if let Some(limit) = self.l4s_limit {
+            write!(f, " l4s_limit {limit}")?;
         }
         if let Some(share) = self.protect {
             write!(f, " protect {share}")?;

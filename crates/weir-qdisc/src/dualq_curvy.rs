@@ -13,6 +13,7 @@
 //! | `minTh` | none | printed as "500 ms", at which nothing would ever be dropped: taken as a slip for 500 us | `min_th` |
 //! | ECT(0) in the classic queue | dropped | marked | each as there |
 //! | buffer | 1000 packets | 250 ms at the rate | each as there |
+//! | buffer of the L4S queue alone | none | none | none, or `l4s_limit` |
 //! | L4S by | Diffserv or ECT(1) | ECT(1) and CE | ECT(1) and CE, or with `scalable any` all that take part in ECN |
 //! | overload | L4S has priority; classic may starve | not in appendix B | the same: the limit alone |
 //!
@@ -83,6 +84,9 @@ pub struct DualqCurvyKeys {
     /// Of both queues together, in packets, bytes or BDP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// Of the L4S queue alone, in packets, bytes, BDP or time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub l4s_limit: Option<Limit>,
     /// Demotes L4S flows that do not answer to marks, to a queue with so many per cent of the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protect: Option<u8>,
@@ -141,6 +145,7 @@ impl Keys for DualqCurvyKeys {
         Word::value("min_th", "500us"),
         Word::value("tshift", "50ms"),
         Word::value("scalable", "any"),
+        Word::value("l4s_limit", "1.5ms"),
         Word::value("protect", "5"),
     ];
 
@@ -162,7 +167,7 @@ impl Keys for DualqCurvyKeys {
         };
         let limit = context.queue_limit(self.limit.unwrap_or(usual), "dualq_curvy")?;
         let dual = Box::new(DualqCurvy {
-            dual: Dual::new(limit, self.scalable),
+            dual: Dual::new(limit, Dual::l4s_limit(self.l4s_limit, context)?, self.scalable),
             smoothed: Smoothed::default(),
             random: context.seed.stream("dualq_curvy"),
             params,
@@ -210,6 +215,9 @@ impl fmt::Display for DualqCurvyKeys {
         }
         if let Some(limit) = self.limit {
             write!(f, " limit {limit}")?;
+        }
+        if let Some(limit) = self.l4s_limit {
+            write!(f, " l4s_limit {limit}")?;
         }
         if let Some(share) = self.protect {
             write!(f, " protect {share}")?;

@@ -181,13 +181,27 @@ fn dual() -> impl Strategy<Value = String> {
         1..20u32,
         0..8u8,
         packets(),
-        flags(&["variant rfc9332", "scalable any", "tshift 5ms", "curviness 1", "curviness_l 2"]),
+        flags(&[
+            "variant rfc9332",
+            "scalable any",
+            "tshift 5ms",
+            "curviness 1",
+            "curviness_l 2",
+            "l4s_limit 3p",
+        ]),
     )
         .prop_map(|(c, l, ewma, limit, flags)| {
             format!("dualq_curvy range_c {c}ms range_l {l}ms ewma {ewma} {limit} {flags}")
         });
     let times = (0..5_000u32, 1..20_000u32);
-    let pi2_flags = flags(&["variant rfc9332", "scalable any", "overflow", "step 2p", "c_protection 50"]);
+    let pi2_flags = flags(&[
+        "variant rfc9332",
+        "scalable any",
+        "overflow",
+        "step 2p",
+        "c_protection 50",
+        "l4s_limit 5kb",
+    ]);
     let pi2 = (times, 1..20u8, packets(), pi2_flags).prop_map(|((target, tupdate), coupling, limit, flags)| {
         format!("dualpi2 target {target}us tupdate {tupdate}us alpha 5 beta 50 coupling {coupling} {limit} {flags}")
     });

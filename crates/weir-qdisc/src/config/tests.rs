@@ -62,6 +62,8 @@ fn words_and_tables_mean_the_same() {
         ("pie dq_rate_estimator", "kind='pie'\ndq_rate_estimator=true"),
         ("dualpi2 overflow c_protection 25", "kind='dualpi2'\ndrop_overload=false\nc_protection=25"),
         ("dualpi2 scalable any protect 5", "kind='dualpi2'\nscalable='any'\nprotect=5"),
+        ("dualpi2 l4s_limit 1.5ms protect 5", "kind='dualpi2'\nl4s_limit='1.5ms'\nprotect=5"),
+        ("dualq_curvy l4s_limit 8p", "kind='dualq_curvy'\nl4s_limit='8p'"),
         ("drr limit 50p quantum 3kb flows 16", "kind='drr'\nlimit='50p'\nquantum='3kb'\nflows=16"),
         ("fq initial_quantum 0b flow_limit 5p", "kind='fq'\ninitial_quantum=0\nflow_limit='5p'"),
         (

@@ -20,7 +20,7 @@ fn packet(ecn: Ecn) -> Packet {
 
 /// Queues that hold `packets` of each kind.
 fn queues(packets: u64) -> Dual {
-    let mut dual = Dual::new(QueueLimit::Packets(1000), Scalable::Ect1);
+    let mut dual = Dual::new(QueueLimit::Packets(1000), None, Scalable::Ect1);
     for _ in 0..packets {
         dual.offer(packet(Ecn::NotEct), Time::ZERO, &mut ());
         dual.offer(packet(Ecn::Ect1), Time::ZERO, &mut ());
