@@ -109,8 +109,9 @@ impl Qdisc for Protected {
                 backlog: self.l4s,
             }),
             Treatment::Pass | Treatment::Mark => {
-                let mut entering = Entering { l4s: &mut self.l4s, events };
-                self.dual.enqueue(packet, now, &mut entering);
+                let Self { dual, challenge, l4s, .. } = self;
+                let mut entering = Entering { challenge, l4s, events };
+                dual.enqueue(packet, now, &mut entering);
             }
         }
     }
@@ -136,8 +137,9 @@ impl Qdisc for Protected {
     }
 }
 
-/// Remembers what the L4S queue holds.
+/// Remembers what the L4S queue holds, and tells the challenge what it has no room for.
 struct Entering<'a> {
+    challenge: &'a mut Challenge,
     l4s: &'a mut Backlog,
     events: &'a mut dyn EventSink,
 }
@@ -146,6 +148,9 @@ impl EventSink for Entering<'_> {
     fn event(&mut self, event: &Event) {
         if event.queue == L4S {
             *self.l4s = event.backlog;
+            if matches!(event.kind, EventKind::Drop(_)) {
+                self.challenge.marked();
+            }
         }
         self.events.event(event);
     }

@@ -3,7 +3,7 @@
 //!
 //! 1. A flow's rate is what arrives of it in windows of 100 ms, whatever becomes of it behind.
 //! 2. While the queue marks at least two packets in a window, the flow with the highest rate that is not at rest is
-//!    *tried*, one at a time, from 1/32 of the link's rate and a quarter of an equal share of it on.
+//!    *tried*, one at a time, from 1/32 of the link's rate, a quarter of an equal share of it, and five full packets on.
 //! 3. For a second all its packets are marked; then for a second and a half those in the first half of each window are
 //!    dropped, and every other one in the second half.
 //! 4. As soon as it has fallen by 30 % over two windows, it is *acquitted* and rests for 10 s, later 20, 40 and 80. What
@@ -17,8 +17,8 @@
 //! average first. One that ignores marks (BBRv3 beyond 5 ms) answers losses, but by the best rate that it has seen
 //! delivered in a round trip: what is not dropped whole has to be thinned evenly. One at its least window cannot send less
 //! per round trip; but on short paths its repetitions fall into the same 50 ms, and it waits for its time-out. One that
-//! others have pushed to its least window on a long path has not much of the link. The trial lasts 25 round trips of
-//! 100 ms.
+//! others have pushed to its least window on a long path has not much of the link: four packets in a window (BBR) over
+//! 100 ms. The trial lasts 25 round trips of 100 ms.
 //!
 //! What it does not find: flows below those shares, flows that feign an answer while they are tried, and flows that
 //! pulse so that every trial falls into a pause.
@@ -40,8 +40,10 @@ const KEPT: u64 = 70;
 const MARKS: u32 = 2;
 /// Flows below the link's rate over this are left alone...
 const LEAST_SHARE: u64 = 32;
-/// ... and those below an equal share of it over this.
+/// ... and those below an equal share of it over this...
 const LEAST_PART: u64 = 4;
+/// ... and those with fewer bytes in a window: five full packets, one more than BBR's least window.
+const LEAST_BYTES: u64 = 5 * 1514;
 /// Windows of rest after the first acquittal, doubled up to three times.
 const REST: u32 = 100;
 /// Windows that a demoted flow must keep calm to come back, doubled up to four times.
@@ -280,7 +282,7 @@ impl Challenge {
         let seen = &self.seen[place];
         let rate = seen.bytes.max(seen.before);
         let equal = self.link / self.active.max(1);
-        if rate >= (self.link / LEAST_SHARE).max(equal / LEAST_PART) {
+        if rate >= (self.link / LEAST_SHARE).max(equal / LEAST_PART).max(LEAST_BYTES) {
             self.trial = Some(Trial { place, began: window, rate, marked: 0, packets: 0 });
             found(seen.flow, Finding::Tried);
         }

@@ -107,6 +107,25 @@ fn a_flow_that_is_tried_leaves_with_marks_and_loses_packets_at_the_door() {
     assert!(left > 300, "{left}");
 }
 
+/// A limit below the threshold leaves nothing to mark: what the L4S queue has no room for is its congestion then.
+#[test]
+fn losses_at_the_l4s_queues_own_limit_lead_to_a_trial_as_marks_do() {
+    let config: QdiscConfig = "dualq_curvy threshold 100p protect 10 l4s_limit 5p".parse().unwrap();
+    let mut queue = config.build(&LINK).unwrap();
+    let mut events: Vec<Event> = Vec::new();
+    // A fifth more than the link sends.
+    for tick in 0..5 * 1200 {
+        let now = Time::ZERO + Duration::from_millis(tick) * 5 / 6;
+        queue.enqueue(Packet::new(tick, FlowId(0), 1500, now).with_ecn(Ecn::Ect1), now, &mut events);
+        if tick % 6 > 0 {
+            queue.dequeue(now, &mut events);
+        }
+    }
+    let first = events.iter().position(|event| event.queue == DEMOTED).unwrap();
+    let is_threshold = |event: &Event| event.kind == EventKind::Mark(MarkReason::CeThreshold);
+    assert!(!events[..first].iter().any(is_threshold));
+}
+
 /// After how many packets of the dual queue the demoted queue has its turns, while both always wait and packets of the
 /// dual queue carry `l4s`.
 fn turns(l4s: Ecn) -> Vec<u64> {

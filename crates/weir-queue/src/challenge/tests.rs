@@ -1,7 +1,7 @@
 use super::{CALM, Challenge, DROPPING, Finding, MARKING, ROWS, Treatment, WAYS, WINDOW};
 use weir_core::{FlowId, Rate, Time};
 
-/// A link with 12,500 bytes per window of 100 ms, and the rates of its flows in packets of 100 bytes.
+/// A link with 125,000 bytes per window of 100 ms, and the rates of its flows in packets of 1000 bytes.
 struct Link {
     challenge: Challenge,
     window: u64,
@@ -11,7 +11,7 @@ struct Link {
 
 impl Link {
     fn new() -> Self {
-        let challenge = Challenge::new(Rate::from_bits_per_sec(1_000_000));
+        let challenge = Challenge::new(Rate::from_bits_per_sec(10_000_000));
         Self { challenge, window: 0, congested: true, heard: Vec::new() }
     }
 
@@ -23,9 +23,10 @@ impl Link {
             for packet in 0..*packets {
                 let part = f64::from(packet) / f64::from(*packets);
                 let (window, heard) = (self.window, &mut self.heard);
-                let treatment = self.challenge.arrives(FlowId(*flow), 100, at(part), &mut |flow, finding| {
-                    heard.push((window, flow, finding));
-                });
+                let treatment =
+                    self.challenge.arrives(FlowId(*flow), 1000, at(part), &mut |flow, finding| {
+                        heard.push((window, flow, finding));
+                    });
                 treated.push((*flow, treatment));
                 if self.congested {
                     self.challenge.marked();
@@ -111,11 +112,14 @@ fn nobody_is_tried_without_congestion_or_below_the_least_share() {
     link.windows(50, &[(1, 40), (2, 20)]);
     assert_eq!(link.heard(), []);
     link.congested = true;
-    // A 32nd of the link is 390 bytes in a window, a quarter of a half of it 1562.
-    let many: Vec<(u32, u32)> = (3..13).map(|flow| (flow, 3)).collect();
-    link.windows(50, &many);
+    // A 32nd of the link is 3906 bytes in a window, five full packets 7570, a quarter of a half of the link 15625.
+    let many = |packets| (3..13).map(|flow| (flow, packets)).collect::<Vec<(u32, u32)>>();
+    link.windows(50, &many(7));
     link.windows(50, &[(3, 15), (4, 15)]);
     assert_eq!(link.heard(), []);
+    let mut busy = Link::new();
+    busy.windows(3, &many(8));
+    assert_eq!(busy.heard().len(), 1);
     link.windows(3, &[(3, 16), (4, 15)]);
     assert_eq!(link.heard(), [(3, Finding::Tried)]);
 }
