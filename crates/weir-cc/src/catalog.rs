@@ -8,7 +8,8 @@ use weir_core::{Duration, Seed, words};
 use crate::{
     Allegro, Bbr1, Bbr3, Bbr3Params, ConstantRate, Controller, Copa, Cubic, Cubic9438, CubicRegain, Dctcp,
     Dctcp8257, DctcpVersion, Delay, Dip, DipParams, EcnUse, Evader, EvaderParams, FixedWindow, Linux,
-    PccPublished, Prague, PragueParams, Reno, Rfc9002, SawTooth, Setup, Share, Vivace, WindowRule,
+    PccPublished, Prague, PragueParams, PragueVersion, Reno, Rfc9002, SawTooth, Setup, Share, Vivace,
+    WindowRule,
 };
 
 /// Around what kind of transport a controller works.
@@ -220,6 +221,16 @@ pub const ALL: &[Entry] = &[
         also: &["tcp-prague"],
         what: "DCTCP for L4S: fractional window, pacing, independent of short round trips; marks ECT(1)",
         make: |_, setup| Box::new(Prague::new(PragueParams::default(), setup)),
+        ..PLAIN
+    },
+    Entry {
+        name: "prague-2022",
+        also: &[],
+        what: "prague as it was in 2022: a window of whole packets, which follows its fraction late",
+        make: |_, setup| {
+            let params = PragueParams { version: PragueVersion::Whole, ..PragueParams::default() };
+            Box::new(Prague::new(params, setup))
+        },
         ..PLAIN
     },
     Entry {
@@ -440,7 +451,8 @@ mod tests {
                 "dctcp-rfc8257",
                 "bbr2-ecn",
                 "bbr3-ecn",
-                "prague"
+                "prague",
+                "prague-2022"
             ]
         );
     }

@@ -76,6 +76,11 @@ impl Delivery {
         self.app_limited = (self.delivered + in_flight).max(1);
     }
 
+    /// Packets of the connection that were marked so far.
+    pub const fn marked(&self) -> u64 {
+        self.delivered_ce
+    }
+
     /// Packets were delivered, `ce` of them marked.
     pub fn deliver(&mut self, packets: Count, ce: u32) {
         self.delivered += u64::from(packets.packets);

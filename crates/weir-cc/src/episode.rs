@@ -15,12 +15,28 @@ pub(crate) enum State {
     Loss,
 }
 
+impl State {
+    /// Whether a controller is told of a timeout in this state (`tcp_enter_loss`): not while what had been sent when
+    /// marks or losses were last answered is missing (it has not all `arrived`), nor of the backoff of another timeout,
+    /// unless there was `progress` since.
+    pub(crate) const fn timeout_is_news(self, arrived: bool, progress: bool) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Cwr | Self::Recovery => arrived,
+            Self::Loss => progress,
+        }
+    }
+}
+
 /// In which state a connection is, and until when.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Episode {
     state: State,
     high: u64,
     next: u64,
+    una: u64,
+    /// Whether data has been acknowledged since the last timeout.
+    progress: bool,
     /// Packets delivered when the state began.
     began: u64,
 }
@@ -34,6 +50,8 @@ impl Episode {
     /// begins with it, perhaps where another ends (`tcp_try_undo_recovery`, then `tcp_enter_recovery`).
     pub(crate) fn on_ack(&mut self, ack: &Ack, echo: bool) -> bool {
         self.next = ack.next;
+        self.progress |= ack.una > self.una;
+        self.una = ack.una;
         let over = match self.state {
             State::Open => false,
             State::Cwr => ack.una > self.high,
@@ -65,8 +83,35 @@ impl Episode {
         self.began == ack.total_delivered
     }
 
-    pub(crate) fn on_timeout(&mut self) {
+    /// The retransmission timer fires. Returns whether the controller is told of it.
+    pub(crate) fn on_timeout(&mut self) -> bool {
+        let news = self.state.timeout_is_news(self.una >= self.high, self.progress);
         self.state = State::Loss;
         self.high = self.next;
+        self.progress = false;
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Episode, State};
+
+    #[test]
+    fn a_timeout_is_news_unless_it_falls_into_what_is_being_answered() {
+        for (state, una, progress, news) in [
+            (State::Open, 5, false, true),
+            (State::Cwr, 9, true, false),
+            (State::Cwr, 10, true, true),
+            (State::Recovery, 9, true, false),
+            (State::Recovery, 10, true, true),
+            // The backoff of a timeout, and a timeout after something has arrived.
+            (State::Loss, 9, false, false),
+            (State::Loss, 9, true, true),
+        ] {
+            let mut episode = Episode { state, una, progress, high: 10, next: 12, began: 0 };
+            assert_eq!(episode.on_timeout(), news, "{state:?} {una} {progress}");
+            assert_eq!((episode.state, episode.high, episode.progress), (State::Loss, 12, false));
+        }
     }
 }

@@ -69,7 +69,7 @@ pub use linux::Linux;
 pub use pcc_allegro::Allegro;
 pub use pcc_published::PccPublished;
 pub use pcc_vivace::Vivace;
-pub use prague::{Prague, PragueParams};
+pub use prague::{Prague, PragueParams, PragueVersion};
 pub use reno::Reno;
 pub use rfc9002::Rfc9002;
 pub use rtt::Rtt;

@@ -18,18 +18,8 @@
 
 use weir_core::{Duration, Time};
 
+use crate::episode::State;
 use crate::{Ack, Controller, EcnUse, Sent, Setup, Signal, Window, WindowRule};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Open,
-    /// A reduction for a mark.
-    Cwr,
-    /// A reduction for a loss.
-    Recovery,
-    /// After a timeout.
-    Loss,
-}
 
 /// Proportional rate reduction (RFC 6937; the kernel always uses its slow-start reduction bound).
 #[derive(Clone, Copy, Debug, Default)]
@@ -209,13 +199,7 @@ impl<R: WindowRule> Controller for Linux<R> {
     }
 
     fn on_timeout(&mut self, now: Time, _in_flight: u64) {
-        // A second timeout for the same data is the backoff of the first.
-        let fresh = match self.state {
-            State::Open => true,
-            State::Loss => self.progress,
-            State::Cwr | State::Recovery => self.una >= self.high,
-        };
-        if fresh {
+        if self.state.timeout_is_news(self.una >= self.high, self.progress) {
             self.window.threshold = self.rule.reduce(&self.window, Signal::Timeout, now).max(2);
         }
         self.state = State::Loss;

@@ -1,18 +1,26 @@
 //! TCP Prague: DCTCP for the Internet's L4S service. Its window has a fraction, it goes on growing while it reduces, it
 //! paces, and on round trips below 25 ms it comes to grow no faster than at 25 ms.
 //!
-//! | `tcp_prague.c` 0.6 (L4STeam/linux) | here |
+//! | `tcp_prague.c` 0.6 (L4STeam/linux), the later one | here |
 //! |---|---|
 //! | alpha of 2^20 kept 16 times as large (gain 1/16), begins at 1, from the first mark on updated once per round trip, and not before the target has passed when independent of the round trip | the same |
 //! | a mark (in Open) reduces by alpha / 2 without bias, at most once per round trip, or target | the same |
 //! | every unmarked packet grows the window, also while reducing: `ai / cwnd`, ai = (rtt / 25 ms)^2 after 500 rounds below 25 ms (`RTT_CONTROL_RATE`), else 1 | the same |
 //! | the integer window follows its fractional one by a step per acknowledgement; each step down ends slow start | the same; slow start moves both |
 //! | a step down from 2 packets (`MIN_CWND`) sets both windows to 2 | the same |
-//! | a loss halves, and stops growth until recovered | the same |
-//! | pacing at 100 % of the integer window, or of what is in flight if that is more, per round trip; 200 % in slow start's first half | of the fractional window, at least 2 packets; the same in slow start |
+//! | a loss halves, and stops growth until recovered; so does a timeout, unless what had been sent when marks or losses were last answered is still missing (`tcp_enter_loss`) | the same |
+//! | pacing at 100 % of the fractional window per round trip, of whole packets with headers; 200 % in slow start's first half | of payload (3.5 % less), at least 2 packets; the same in slow start |
 //! | bursts of 2^-12 s at that rate, at least `tcp_min_tso_segs`, 2 (one packet until 2020, and in UDP Prague) | the same; the least number is the transport's |
 //! | 0.7's rate in place of the window when independent of the round trip, 3 % lower and higher alternately | none |
 //! | fallback to classic ECN (off by default), Reno without AccECN | none |
+//!
+//! | 0.6 in 2022 and still in March 2023 ([`PragueVersion::Whole`]) | here |
+//! |---|---|
+//! | the window is whole packets; what it has grown and shrunk since its last step is kept apart, and makes a step by one packet when it comes to one (`cwnd_cnt`) | the same |
+//! | a mark reduces by alpha / 2 of the whole window, growth is per whole window | the same |
+//! | unmarked packets in slow start grow the window, and a reduction waits | the same |
+//! | after a timeout the window is 1; the first acknowledgement makes it 2, but where the timeout comes while marks or losses are still being answered, of which no controller is told anew (`tcp_enter_loss`) | the same |
+//! | pacing at 100 % of the whole window, or of what is in flight if that is more, of packets with headers | the same, with headers of 52 bytes (IPv4 and time stamps) |
 
 use weir_core::{Duration, Rate, Time};
 
@@ -29,12 +37,30 @@ const SHIFT: u32 = 4;
 const MINIMUM: u32 = 2;
 /// `prague_burst_shift`: 2^-12 s.
 const BURST: Duration = Duration::from_nanos(1_000_000_000 >> 12);
+/// The largest window, in packets.
+const LARGEST: u32 = 1 << 26;
 /// Above this round-trip time growth is never scaled, in microseconds.
 const MAX_SCALED_US: u64 = 100_000;
 
-/// How Prague depends on the round-trip time.
+/// Bytes of an IPv4 header and a TCP header with time stamps.
+const HEADERS: u32 = 52;
+
+/// How the window has its fraction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PragueVersion {
+    /// Whole packets, and a step of one when growth and cuts since the last step add up to one, as in `tcp_prague.c`
+    /// in 2022. So the window follows up to two packets late, and swings by more.
+    Whole,
+    /// A fractional window, which is also what is paced, and the next whole number above it, as in later ones.
+    #[default]
+    Fractional,
+}
+
+/// How Prague depends on the round-trip time, and its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PragueParams {
+    /// How the window has its fraction.
+    pub version: PragueVersion,
     /// Shorter round trips grow as if they were this long: 25 ms; zero for no such rule. (15 ms in the versions of
     /// 2020.)
     pub target: Duration,
@@ -44,7 +70,7 @@ pub struct PragueParams {
 
 impl Default for PragueParams {
     fn default() -> Self {
-        Self { target: Duration::from_millis(25), transition: 500 }
+        Self { version: PragueVersion::default(), target: Duration::from_millis(25), transition: 500 }
     }
 }
 
@@ -56,8 +82,11 @@ pub struct Prague {
     episode: Episode,
     window: u32,
     threshold: u32,
-    /// The window with its fraction, times 2^20.
-    exact: u64,
+    /// The window with its fraction, times 2^20: in the version of whole packets with what waits for the next step, and
+    /// so below zero after a timeout.
+    exact: i64,
+    /// Payload bytes in flight.
+    in_flight: u64,
     /// 16 alpha, times 2^20.
     alpha: u64,
     alpha_at: Time,
@@ -73,6 +102,11 @@ pub struct Prague {
     smoothed: Duration,
 }
 
+/// So many packets, times 2^20.
+fn packets(count: u32) -> i64 {
+    i64::from(count) << BITS
+}
+
 impl Prague {
     /// A connection that begins.
     pub fn new(params: PragueParams, setup: &Setup) -> Self {
@@ -83,7 +117,8 @@ impl Prague {
             episode: Episode::default(),
             window,
             threshold: NO_THRESHOLD,
-            exact: u64::from(window) << BITS,
+            exact: packets(window),
+            in_flight: 0,
             alpha: ONE << SHIFT,
             alpha_at: Time::ZERO,
             reduced_at: None,
@@ -101,6 +136,10 @@ impl Prague {
     /// The estimate of the share of marked packets, times 2^20.
     pub const fn alpha(&self) -> u64 {
         self.alpha >> SHIFT
+    }
+
+    fn is_whole(&self) -> bool {
+        self.params.version == PragueVersion::Whole
     }
 
     fn in_slow_start(&self) -> bool {
@@ -127,8 +166,9 @@ impl Prague {
             return;
         }
         self.reduced_at = Some(now);
-        let cut = u128::from(self.alpha()) * u128::from(self.exact) + u128::from(ONE);
-        self.exact -= (cut >> (BITS + 1)) as u64;
+        let of = if self.is_whole() { packets(self.window) } else { self.exact };
+        let cut = i128::from(self.alpha()) * i128::from(of) + i128::from(ONE);
+        self.exact -= (cut >> (BITS + 1)) as i64;
     }
 
     fn lose(&mut self) {
@@ -136,35 +176,54 @@ impl Prague {
         self.in_loss = true;
     }
 
-    fn grow(&mut self, ack: &Ack) {
+    /// Grows by the unmarked packets; false if slow start has used them all.
+    fn grow(&mut self, ack: &Ack) -> bool {
         let mut clean = ack.delivered.packets.saturating_sub(ack.ce.packets);
         if clean == 0 || self.in_loss || !ack.window_limited {
-            return;
+            return true;
         }
         if self.in_slow_start() {
-            let grown = self.window.saturating_add(clean).min(self.threshold).min(1 << 26);
+            let grown = self.window.saturating_add(clean).min(self.threshold).min(LARGEST);
             clean -= clean.min(grown - self.window);
-            self.exact += u64::from(grown - self.window) << BITS;
+            self.exact += packets(grown - self.window);
             self.window = grown;
         }
         if clean > 0 {
-            let window = self.whole();
+            let window = if self.is_whole() { u64::from(self.window) } else { self.whole() };
             let by = u64::from(clean) * self.increase + window / 2;
-            self.exact =
-                (self.exact + (by / window).max(u64::from(clean))).min(u64::from(1u32 << 26) << BITS);
+            let by = (by / window).max(u64::from(clean));
+            self.exact = (self.exact + by as i64).min(packets(LARGEST));
         }
+        clean > 0
     }
 
     /// The fractional window rounded up, at least 1.
     fn whole(&self) -> u64 {
-        self.exact.div_ceil(ONE).max(1)
+        u64::try_from(self.exact).unwrap_or(0).div_ceil(ONE).max(1)
+    }
+
+    /// A step of one packet, once growth or cuts have come to one.
+    fn step(&mut self) {
+        if self.exact <= packets(self.window) - packets(1) {
+            self.window -= 1;
+            if self.window < MINIMUM {
+                self.window = MINIMUM;
+                self.exact = packets(MINIMUM);
+            }
+            self.threshold = self.window;
+        } else if self.exact >= packets(self.window + 1) {
+            self.window += 1;
+        } else {
+            return;
+        }
+        self.update_increase();
     }
 
     fn follow(&mut self) {
         let wanted = self.whole();
         if self.window <= MINIMUM && wanted < u64::from(MINIMUM) {
             // A step below the minimum forgets what was cut beyond it, so that the first clean packets count.
-            self.exact = u64::from(MINIMUM) << BITS;
+            self.exact = packets(MINIMUM);
         } else if u64::from(self.window) > wanted && self.window > MINIMUM {
             self.window -= 1;
             self.threshold = self.window;
@@ -193,7 +252,10 @@ impl Prague {
 
 impl Controller for Prague {
     fn name(&self) -> &'static str {
-        "prague"
+        match self.params.version {
+            PragueVersion::Whole => "prague-2022",
+            PragueVersion::Fractional => "prague",
+        }
     }
 
     fn on_ack(&mut self, ack: &Ack) {
@@ -208,16 +270,23 @@ impl Controller for Prague {
             State::Open => self.in_loss = false,
             _ => {}
         }
-        self.grow(ack);
-        self.follow();
+        let done = self.grow(ack);
+        match self.params.version {
+            PragueVersion::Whole if done => self.step(),
+            PragueVersion::Whole => {}
+            PragueVersion::Fractional => self.follow(),
+        }
+        self.in_flight = ack.in_flight;
         self.update_alpha(ack);
     }
 
     fn on_timeout(&mut self, _now: Time, _in_flight: u64) {
-        if self.episode.state() != State::Loss {
+        if self.episode.on_timeout() {
             self.lose();
         }
-        self.episode.on_timeout();
+        if self.is_whole() {
+            self.exact += packets(1) - packets(self.window);
+        }
         self.window = 1;
     }
 
@@ -229,9 +298,18 @@ impl Controller for Prague {
         if self.smoothed == Duration::ZERO {
             return None;
         }
-        let exact = self.exact.max(u64::from(MINIMUM) << BITS);
-        let bits = u128::from(exact) * u128::from(self.mss) * 8 * 1_000_000_000
-            / u128::from(self.smoothed.as_nanos());
+        // Bytes of a round trip, times 2^20.
+        let bytes = match self.params.version {
+            PragueVersion::Whole => {
+                let window = u128::from(self.window().max(self.in_flight)) << BITS;
+                window * u128::from(self.mss + HEADERS) / u128::from(self.mss)
+            }
+            PragueVersion::Fractional => {
+                let exact = u64::try_from(self.exact.max(packets(MINIMUM))).unwrap_or(0);
+                u128::from(exact) * u128::from(self.mss)
+            }
+        };
+        let bits = bytes * 8 * 1_000_000_000 / u128::from(self.smoothed.as_nanos());
         let bits = bits >> BITS;
         let twice = self.window < self.threshold / 2;
         let bits = if twice { bits * 2 } else { bits };
@@ -249,15 +327,15 @@ impl Controller for Prague {
 
 #[cfg(test)]
 mod tests {
-    use super::{ONE, Prague, PragueParams};
+    use super::{Episode, ONE, Prague, PragueParams, PragueVersion, packets};
     use crate::Controller;
-    use crate::testing::{Path, setup};
+    use crate::testing::{Fate, Path, setup};
     use weir_core::{Duration, Ecn, Time};
 
     #[test]
     fn the_cut_is_half_of_alpha_and_unbiased() {
         let mut prague = Prague::new(PragueParams::default(), &setup());
-        prague.exact = 100 * ONE;
+        prague.exact = packets(100);
         prague.alpha = (ONE / 10) << 4;
         prague.reduce(Time::from_nanos(1));
         // 5 packets off, to a rounding error of alpha.
@@ -273,7 +351,7 @@ mod tests {
         let mut path = Path::new(20);
         for _ in 0..200 {
             path.marked_round(&mut prague, |_| false, |_| true);
-            assert!(prague.window >= 2 && prague.exact > ONE, "{} {}", prague.window, prague.exact);
+            assert!(prague.window >= 2 && prague.exact > packets(1), "{} {}", prague.window, prague.exact);
         }
         assert_eq!(prague.window, 2);
         let mut packets = |rounds: u32| {
@@ -302,10 +380,98 @@ mod tests {
         assert_eq!(prague.increase, ONE);
     }
 
+    fn whole() -> Prague {
+        let params = PragueParams { version: PragueVersion::Whole, ..PragueParams::default() };
+        let mut prague = Prague::new(params, &setup());
+        prague.threshold = prague.window;
+        prague
+    }
+
+    #[test]
+    fn whole_packets_step_when_a_packet_has_come_together() {
+        let mut prague = whole();
+        let first = prague.window;
+        // In quarters of a packet: growth and cuts below one packet together make no step.
+        for (by, window) in
+            [(3, first), (-3, first), (-3, first), (-1, first - 1), (3, first - 1), (1, first)]
+        {
+            prague.exact += by * packets(1) / 4;
+            prague.step();
+            assert_eq!(prague.window, window, "{by}");
+        }
+    }
+
+    #[test]
+    fn whole_packets_are_cut_and_paced_as_such() {
+        let mut prague = whole();
+        prague.window = 100;
+        prague.exact = packets(100) + (ONE / 2) as i64;
+        prague.alpha = (ONE / 10) << 4;
+        prague.smoothed = Duration::from_millis(10);
+        let rate = |prague: &Prague| prague.pacing().unwrap().bits_per_sec();
+        // Of the whole window with headers, whatever waits for the next step.
+        assert_eq!(rate(&prague), u64::from(prague.mss + 52) * 100 * 8 * 100);
+        prague.in_flight = 110 * u64::from(prague.mss);
+        assert_eq!(rate(&prague), u64::from(prague.mss + 52) * 110 * 8 * 100);
+        prague.reduce(Time::from_nanos(1));
+        assert!((prague.exact as f64 / ONE as f64 - 95.5).abs() < 1e-4);
+        assert_eq!(prague.window, 100);
+    }
+
+    #[test]
+    fn whole_packets_are_two_again_with_the_first_acknowledgement_after_a_timeout() {
+        let mut prague = whole();
+        prague.on_timeout(Time::from_nanos(1), 0);
+        assert_eq!(prague.window, 1);
+        prague.step();
+        assert_eq!((prague.window, prague.exact), (2, packets(2)));
+    }
+
+    #[test]
+    fn whole_packets_stay_one_after_a_timeout_while_a_mark_is_answered() {
+        let mut prague = whole();
+        let mut path = Path::new(20);
+        for _ in 0..40 {
+            path.marked_round(&mut prague, |_| false, |_| true);
+        }
+        assert_eq!(prague.window, 2);
+        // The first of two is marked, and the second still missing.
+        path.step(&mut prague, &mut || Fate::Marked);
+        let before = prague.clone();
+        for (answers, window) in [(true, 1), (false, 2)] {
+            let mut prague = before.clone();
+            if !answers {
+                prague.episode = Episode::default();
+            }
+            prague.exact = packets(2);
+            prague.on_timeout(Time::from_nanos(1), 0);
+            prague.step();
+            assert_eq!(prague.window, window, "{answers}");
+        }
+    }
+
+    #[test]
+    fn whole_packets_in_slow_start_wait_with_a_cut_for_packets_that_are_all_marked() {
+        let mut prague = whole();
+        prague.threshold = u32::MAX;
+        prague.reduce(Time::from_nanos(1));
+        let mut path = Path::new(20);
+        path.marked_round(&mut prague, |_| false, |_| false);
+        let grown = prague.window;
+        assert_eq!(grown, 2 * setup().initial_window);
+        path.marked_round(&mut prague, |_| false, |_| true);
+        assert!(prague.window < grown && prague.threshold == prague.window, "{grown} {}", prague.window);
+    }
+
     #[test]
     fn on_a_step_the_link_is_full_with_a_short_queue() {
-        for (rtt_ms, target) in [(10, 25), (10, 0), (40, 25)] {
-            let params = PragueParams { target: Duration::from_millis(target), ..PragueParams::default() };
+        let cells = [(10, 25), (10, 0), (40, 25)];
+        let versions = [PragueVersion::Whole, PragueVersion::Fractional];
+        for ((rtt_ms, target), version) in
+            versions.iter().flat_map(|version| cells.map(|cell| (cell, *version)))
+        {
+            let params =
+                PragueParams { version, target: Duration::from_millis(target), ..PragueParams::default() };
             let mut prague = Prague::new(params, &setup());
             // 100 Mbit/s of full packets, marks from 1 ms on.
             let mut path = Path::bottleneck(rtt_ms, 8_633, 1000).marking_from(9);

@@ -107,7 +107,10 @@ fn dctcp_of_rfc_8257_and_prague_are_inverse_to_the_marking_probability() {
         let theory = (clean + (clean * clean + 2.0 * clean).sqrt()) / p;
         close(&format!("dctcp-rfc8257 {p}"), with_random_marks(&mut dctcp, p, packets), theory);
         // Prague is the same law in finer integers.
-        let mut prague = Prague::new(PragueParams { target: Duration::ZERO, transition: 0 }, &setup());
+        let mut prague = {
+            let params = PragueParams { target: Duration::ZERO, transition: 0, ..PragueParams::default() };
+            Prague::new(params, &setup())
+        };
         close(&format!("prague {p}"), with_random_marks(&mut prague, p, packets), theory);
     }
 }

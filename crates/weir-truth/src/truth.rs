@@ -60,7 +60,7 @@ impl Class {
     pub fn of(controller: &str) -> Option<Self> {
         Some(match controller.split_whitespace().next().unwrap_or_default() {
             "reno" | "cubic" | "cubic-rfc9438" => Self::Aimd,
-            "dctcp" | "dctcp-rfc8257" | "dctcp-linux318" | "prague" => Self::Scalable,
+            "dctcp" | "dctcp-rfc8257" | "dctcp-linux318" | "prague" | "prague-2022" => Self::Scalable,
             "bbr2" | "bbr3" | "bbr2-ecn" | "bbr3-ecn" => Self::Bbr,
             "bbr1" => Self::Bbr1,
             "copa" => Self::Copa,

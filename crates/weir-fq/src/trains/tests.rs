@@ -336,16 +336,14 @@ proptest! {
                     let packet = flying.swap_remove(nanos as usize % flying.len());
                     trains.on_arrival(now, &packet, now + Duration::from_nanos(nanos));
                 }
-                _ => {
-                    now += Duration::from_nanos(nanos);
-                    let due = trains.timer().expect("a deadline at least");
-                    if due <= now {
-                        trains.on_timer(now);
-                    }
-                }
+                _ => now += Duration::from_nanos(nanos),
+            }
+            // A host may come late to a timer, but serves one that is due before it sends or hears anything else.
+            if trains.timer().is_some_and(|due| due <= now) {
+                trains.on_timer(now);
             }
             let deadline = Time::from_nanos(1) + TrainsParams::default().deadline;
-            prop_assert!(now <= deadline + Duration::from_millis(41));
+            prop_assert!(now <= deadline + Duration::from_millis(40));
             prop_assert!(trains.trains() <= 13);
         }
         prop_assert!(trains.next().is_none() && trains.timer().is_none());
