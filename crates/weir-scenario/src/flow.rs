@@ -129,6 +129,18 @@ keys! {
     #[serde(skip_serializing_if = "Option::is_none")]
     defer: Option<bool> = None => Key::of("true or false").usual("true").sim().tcp();
 
+    /// The sender's host has `fq` as its own queue discipline, which paces TCP whose controller has no pacing rate: at two
+    /// windows a round trip up to its first loss or mark, at 6/5 of one from then on (`tcp_update_pacing_rate`), in
+    /// bursts of a millisecond and at least `min_burst`. Packets do not `defer` then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_fq: Option<bool> = None => Key::of("true or false").usual("false").sim().tcp();
+
+    /// The sender's host counts TCP's timers in so many ticks a second (`CONFIG_HZ`): its timeouts come a tick or two
+    /// late, long ones up to some seventh, and tail probes wait two ticks more. 0 is a host whose timers fire
+    /// exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_hz: Option<u32> = None => Key::of("").within(0, 1000).usual("`0`").sim().tcp();
+
     /// SYN-ACK and FIN pass the queue as packets of their own, which can be lost, and are not ECN-capable unless all
     /// packets of the controller are (`dctcp`, `prague`). A SYN-ACK goes again after 1 s, 2 s, 4 s...
     /// ([connections](../model/sim.md#connections)).
@@ -361,6 +373,8 @@ impl Flow {
             initial_window: self.initial_window.unwrap_or(usual.initial_window),
             min_burst: self.min_burst.unwrap_or(min_burst),
             defer: self.defer.unwrap_or(usual.defer),
+            host_fq: self.host_fq.unwrap_or(usual.host_fq),
+            host_hz: self.host_hz.map_or(usual.host_hz, |hz| hz as u16),
             paced: self.paced.unwrap_or(usual.paced),
             max_rate: self.max_rate,
             ack_every: self.ack_every,

@@ -10,7 +10,7 @@ pub use weir_core::FlowId;
 
 use crate::endpoint::{
     AckFrame, Bunching, EndOptions, Feedback, LARGEST_GSO, Receiver, ReceiverConfig, Recovery, Sender,
-    SenderConfig,
+    SenderConfig, Ticks,
 };
 use crate::hop::HopId;
 use crate::pace::Pace;
@@ -457,8 +457,9 @@ impl Flow {
                 recovery,
                 feedback: receiver.feedback,
                 burst: Duration::from_millis(1),
-                min_burst: spec.ends.min_burst.max(1),
+                min_burst: u16::try_from(spec.ends.min_burst.max(1)).unwrap_or(u16::MAX),
                 bunching: match recovery {
+                    Recovery::Tcp if spec.ends.host_fq => Bunching::Fq,
                     Recovery::Tcp if spec.ends.defer => Bunching::Defer,
                     Recovery::Quic if spec.ends.paced => Bunching::Spread,
                     _ => Bunching::AtOnce,
@@ -467,6 +468,7 @@ impl Flow {
                 max_rate: spec.ends.max_rate.unwrap_or(Rate::MAX),
                 ack_delay: receiver.delay,
                 window: spec.window,
+                ticks: Ticks::per_second(spec.ends.host_hz).filter(|_| recovery == Recovery::Tcp),
             };
             let source = Source::Connection(Box::new(Sender::new(config, controller)));
             Ok((source, Receiver::new(receiver), header))

@@ -41,7 +41,9 @@ mod twins;
 mod workload;
 
 pub use aggregates::Aggregates;
-pub use endpoint::{Bunching, EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, SenderConfig};
+pub use endpoint::{
+    Bunching, EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, SenderConfig, Ticks,
+};
 pub use flow::{Amount, FASTEST_DATAGRAMS, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
 pub use hop::{HopId, HopReport, HopSpec};
 pub use impairment::Impairment;

@@ -270,7 +270,7 @@ impl Shared {
         weir_core::jain(self.flows.iter().map(|flow| flow.bytes as f64)).unwrap_or(1.0)
     }
 
-    /// The time in the queue that a share `quantile` (0 to 1) of the packets did not exceed; at most 1/32 too high.
+    /// The time in the queue that a share `quantile` (0 to 1) of the packets did not exceed, up to 1/32.
     pub fn delay(&self, quantile: f64) -> Duration {
         Duration::from_nanos(self.sojourn.quantile(quantile).unwrap_or(0))
     }

@@ -221,6 +221,8 @@ fn all_of_it_gives_the_same_bytes_again() {
             initial_window: 20,
             min_burst: 3,
             defer: true,
+            host_fq: true,
+            host_hz: 250,
             paced: false,
             max_rate: Some("20mbit".parse().unwrap()),
             ack_every: Some(6),

@@ -18,4 +18,4 @@ pub use options::EndOptions;
 pub(crate) use receiver::Receiver;
 pub use receiver::{Feedback, ReceiverConfig};
 pub(crate) use sender::Sender;
-pub use sender::{Bunching, Recovery, SenderConfig};
+pub use sender::{Bunching, Recovery, SenderConfig, Ticks};

@@ -21,6 +21,10 @@ pub struct EndOptions {
     pub min_burst: u32,
     /// Whether TCP packets that are not paced wait for others to go with, as in Linux (`tcp_tso_should_defer`): yes.
     pub defer: bool,
+    /// Whether the sender's host has `fq`, which paces TCP whose controller has no pacing rate: no.
+    pub host_fq: bool,
+    /// Ticks a second in which the sender's host counts TCP's timers (`CONFIG_HZ`); 0 if they fire exactly: 0.
+    pub host_hz: u16,
     /// Whether a sender whose controller has no pacing rate spreads its window over the round trip, as noq does: no.
     pub paced: bool,
     /// The sender paces its payload at no more than this, whatever its controller asks for (`SO_MAX_PACING_RATE`).
@@ -43,6 +47,8 @@ impl Default for EndOptions {
             initial_window: 10,
             min_burst: 2,
             defer: true,
+            host_fq: false,
+            host_hz: 0,
             paced: false,
             max_rate: None,
             ack_every: None,

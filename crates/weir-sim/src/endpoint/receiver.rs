@@ -12,6 +12,7 @@
 //! | it acknowledges two packets at once from the first mark on that classic ECN has to echo (`tcp_data_ecn_check`) | not |
 //! | generic receive offload: what comes within a time is taken, and acknowledged, together (the kernel's `gro_flush_timeout`; at most 64 kB, and not across a gap) | [`ReceiverConfig::gro`] |
 //! | QUIC's and accurate ECN's counts (RFC 9000 section 13.4.1, RFC 9768) | [`Feedback::Counted`] |
+//! | QUIC acknowledges each marked packet at once (RFC 9000 section 13.2.1), accurate ECN where marking begins or ends (RFC 9768 section 3.2.2.5.1) | each marked packet with both |
 
 use weir_core::{Duration, Time};
 
@@ -93,6 +94,8 @@ enum Order {
     Plain,
     /// To be reported at once.
     Urgent,
+    /// To be reported at once, with what is taken together with it.
+    Told,
     /// To wait with others beyond a gap.
     Compressed,
 }
@@ -226,7 +229,7 @@ impl Receiver {
             self.due = self.due.min(now + self.config.compress);
             return false;
         }
-        let enough = self.waiting >= self.config.every || quick;
+        let enough = self.waiting >= self.config.every || quick || order == Order::Told;
         let alone = self.config.gro == Duration::ZERO || self.takes_alone(now, segments);
         if order == Order::Urgent || (enough && alone) {
             self.together = Time::ZERO;
@@ -296,8 +299,10 @@ impl Receiver {
         let may_wait = news && beyond && next <= before + count && !quick && !tells;
         if may_wait && self.config.compress > Duration::ZERO && self.compresses(next) {
             Order::Compressed
-        } else if gap || tells {
+        } else if gap || (tells && self.config.feedback != Feedback::Counted) {
             Order::Urgent
+        } else if tells {
+            Order::Told
         } else {
             Order::Plain
         }

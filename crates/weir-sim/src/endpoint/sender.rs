@@ -5,6 +5,7 @@
 //! | QUIC's loss detection: 3 packets or 9/8 of a round trip (RFC 9002 section 6.1) | [`Recovery::Quic`] |
 //! | TCP's: RACK with a reordering window of a quarter of the shortest round trip, none once three packets have overtaken (RFC 8985; the kernel's `tcp_recovery.c`) | [`Recovery::Tcp`] |
 //! | a probe after two round trips (TLP), then RTO = SRTT + max(4 RTTVAR, 200 ms), doubling | the same for TCP |
+//! | timers count in ticks of 1/`CONFIG_HZ` s | with [`SenderConfig::ticks`], in [`Ticks`]; else they fire exactly |
 //! | probe timeouts SRTT + max(4 RTTVAR, 1 ms) + max_ack_delay, doubling; persistent congestion after three (RFC 9002 sections 6.2, 7.6) | the same for QUIC |
 //! | retransmissions before new data, the oldest first (`tcp_verify_retransmit_hint`) | the same |
 //! | CWR on the first new packet after the window was reduced, once for each window of data (RFC 3168 section 6.1.2; `tcp_init_cwnd_reduction`) | the same after echoes, none after losses |
@@ -14,6 +15,7 @@
 //! | a burst that began late, because the window was full, is made up for by up to half its length; the first ten packets are not paced (`tcp_update_skb_after_send`) | the same for TCP |
 //! | SYN-ACK: again after 1 s, then 2 s, 4 s... (RFC 6298 section 2, `TCP_TIMEOUT_INIT`); what the handshake took is the first round trip; a FIN of its own where all data had been sent before the connection was closed | for who [opens](Sender::open); each is a byte of the stream, as in its sequence space |
 //! | bursts and super-packets of 1/1024 s at the pacing rate, 2 segments to 64 kB (`tcp_tso_autosize` before Linux 5.19) | if [`SenderConfig::autosize`] |
+//! | the host's `fq` paces who does not: 1.2 windows a round trip, two in slow start below half of the threshold (`tcp_update_pacing_rate`) | with [`Bunching::Fq`], two until something was lost or marked: the sender does not know the threshold |
 //! | without pacing, packets that wait for others to go with (`tcp_tso_should_defer`) | if [`SenderConfig::defer`] |
 
 mod defer;
@@ -22,6 +24,7 @@ mod marks;
 mod missing;
 mod news;
 mod pacing;
+mod ticks;
 
 use std::collections::VecDeque;
 
@@ -37,6 +40,7 @@ use losses::Arming;
 use missing::Missing;
 use news::News;
 use pacing::UNPACED;
+pub use ticks::Ticks;
 
 /// How losses are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,6 +62,9 @@ pub enum Bunching {
     Defer,
     /// The window is spread over the round trip (RFC 9002 section 7.7).
     Spread,
+    /// The host's `fq` paces: two windows a round trip up to the first loss or mark, 6/5 from then on
+    /// (`tcp_update_pacing_rate`, which goes by slow start's threshold).
+    Fq,
 }
 
 /// Parameters of a sender.
@@ -74,7 +81,7 @@ pub struct SenderConfig {
     /// With pacing, unless the controller says how long: a burst lasts this long at the rate, up to 64 kB.
     pub burst: Duration,
     /// Packets that a burst has at least.
-    pub min_burst: u32,
+    pub min_burst: u16,
     /// What it does where the controller has no pacing rate.
     pub bunching: Bunching,
     /// Whether bursts and super-packets have the length of `tcp_tso_autosize`.
@@ -85,6 +92,8 @@ pub struct SenderConfig {
     pub ack_delay: Duration,
     /// Payload bytes that the receiver has room for.
     pub window: u64,
+    /// The ticks in which TCP's timers are counted; none if they fire exactly.
+    pub ticks: Option<Ticks>,
 }
 
 /// A packet on its way out.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use weir_core::{Duration, Event, EventKind, Seed, Time};
-use weir_sim::{EndOptions, FlowSpec, HopId, HopSpec, Network, Observer};
+use weir_sim::{EndOptions, FlowSpec, HopId, HopSpec, Impairment, Network, Observer};
 
 /// Before anything is counted.
 const WARM_UP: Duration = Duration::from_secs(10);
@@ -17,6 +17,9 @@ pub(crate) struct Scene {
     pub(crate) flows: Vec<(&'static str, u64)>,
     /// Whether packets wait for others to go with.
     pub(crate) defer: bool,
+    /// Hosts as the authors of DualPI2 seem to have had: a packet comes up to so much sooner or later, and `fq` paces
+    /// Cubic packet by packet.
+    pub(crate) jitter: Option<Duration>,
     pub(crate) seconds: u64,
 }
 
@@ -86,13 +89,17 @@ impl Scene {
         let mut network = Network::new(Seed { seed: 1, run }, Queues::default());
         let rtt = Duration::from_millis(self.flows[0].1);
         let hop = HopSpec::new(self.rate.parse().unwrap(), self.qdisc.parse().unwrap(), rtt).unwrap();
-        let hop = network.add_hop(hop);
-        let ends = EndOptions { defer: self.defer, ..EndOptions::default() };
+        let jitter = self.jitter.unwrap_or(Duration::ZERO);
+        let hop = network.add_hop(hop.impairment(Impairment { jitter, ..Impairment::default() }));
         let flows: Vec<_> = self
             .flows
             .iter()
             .map(|(name, rtt)| {
                 let spec = FlowSpec::tcp(name, hop, Duration::from_millis(*rtt)).unwrap();
+                let usual = EndOptions { defer: self.defer, ..EndOptions::default() };
+                let host_fq = self.jitter.is_some() && *name == "cubic";
+                let min_burst = if host_fq { 1 } else { usual.min_burst };
+                let ends = EndOptions { host_fq, min_burst, ..usual };
                 network.add_flow(spec.ends(ends)).unwrap()
             })
             .collect();

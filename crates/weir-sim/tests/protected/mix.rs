@@ -54,7 +54,7 @@ pub(crate) struct Member {
 pub(crate) struct Mix {
     pub(crate) seed: u64,
     pub(crate) rate: Rate,
-    pub(crate) discipline: &'static str,
+    pub(crate) discipline: String,
     pub(crate) flows: Vec<Member>,
 }
 
@@ -70,17 +70,17 @@ impl Mix {
         (all.clone().count(), all.filter(|flow| flow.demoted.is_some()).count())
     }
 
-    /// Draws the mix of this seed and runs it.
+    /// Draws the mix of this seed and runs it, with `more` words of the dual queue.
     ///
     /// # Errors
-    /// If a name in this file is none.
-    pub(crate) fn run(seed: u64) -> Result<Self, Box<dyn std::error::Error>> {
+    /// If a name in this file, or a word in `more`, is none.
+    pub(crate) fn run(seed: u64, more: &str) -> Result<Self, Box<dyn std::error::Error>> {
         let seeds = Seed { seed, run: 0 };
         let mut draw = seeds.stream("mix");
         let between = |draw: &mut Random, from: f64, to: f64| from * (to / from).powf(draw.unit());
         let megabits = between(&mut draw, 10.0, 100.0);
         let rate = Rate::from_bits_per_sec((megabits * 1e6) as u64);
-        let discipline = DISCIPLINES[draw.below(3) as usize];
+        let discipline = format!("{} {more}", DISCIPLINES[draw.below(3) as usize]).trim_end().to_owned();
         let mut network = Network::new(seeds, Watcher::default());
         let hop = network.add_hop(HopSpec::new(rate, discipline.parse()?, Duration::from_millis(20))?);
         let mut flows = Vec::new();

@@ -166,6 +166,20 @@ fn reordered_packets_join_their_ranges() {
     assert_eq!(ack.ranges, [(40, 41), (30, 32), (25, 26), (20, 21)]);
 }
 
+#[test]
+fn a_mark_of_quic_does_not_end_what_is_taken_together() {
+    let gro = Duration::from_micros(150);
+    let mut receiver = Receiver::new(ReceiverConfig { gro, ..config(Feedback::Counted) });
+    // The second packet comes within the time; both are acknowledged at its end, with the mark of the first.
+    assert_eq!(acks(&mut receiver, 0, data(0, 0), true), []);
+    assert_eq!(acks(&mut receiver, 121_000, data(1, 1), false), []);
+    assert_eq!(receiver.due(), Time::ZERO + gro);
+    let ack = receiver.acknowledge(receiver.due());
+    assert_eq!((ack.ranges[0], ack.ce), ((0, 2), 1));
+    // One that comes behind a gap is reported at once all the same.
+    assert_eq!(acks(&mut receiver, 200_000, data(3, 3), true), [(4, 2, false)]);
+}
+
 /// A receiver that keeps notes takes no packet the short way.
 #[test]
 fn the_short_way_leads_where_the_long_one_does() {

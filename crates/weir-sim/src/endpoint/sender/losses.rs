@@ -3,7 +3,7 @@
 use weir_cc::{Ack, LossSample, Rtt};
 use weir_core::{Duration, Time};
 
-use super::{Recovery, Sender};
+use super::{Recovery, Sender, Ticks};
 use crate::endpoint::sent::{Fate, SentPacket};
 
 /// Packets that must have overtaken one before it is lost (`kPacketThreshold`, TCP's three duplicate ACKs).
@@ -47,7 +47,11 @@ impl Sender {
         if let Some(arming) = self.arming.take() {
             let patience = self.patience(arming.tail);
             debug_assert!(patience >= self.least_patience());
-            (self.probe_due, self.tail_due) = (arming.from + patience, arming.tail);
+            self.probe_due = match self.config.ticks {
+                Some(ticks) => ticks.fires(arming.from, patience),
+                None => arming.from + patience,
+            };
+            self.tail_due = arming.tail;
         }
     }
 
@@ -100,6 +104,9 @@ impl Sender {
             ack.lost.add(packet.bytes);
         }
         self.doubted = waits.unwrap_or(newest);
+        if let (Some(ticks), Some(_)) = (self.config.ticks, waits) {
+            self.loss_due = ticks.fires(now, self.loss_due.since(now) + ticks.last(Ticks::LEAST));
+        }
     }
 
     fn lose(&mut self, packet: &SentPacket) -> LossSample {
@@ -234,7 +241,8 @@ impl Sender {
                     // TLP: two round trips; a packet alone also waits for a delayed acknowledgement (RFC 8985 section
                     // 7).
                     let alone = self.in_flight <= u64::from(self.config.mss);
-                    let extra = if alone { SHORTEST_RTO } else { Duration::ZERO };
+                    let least = self.config.ticks.map_or(Duration::ZERO, |ticks| ticks.last(Ticks::LEAST));
+                    let extra = if alone { SHORTEST_RTO } else { least };
                     (smoothed * 2 + extra).min(smoothed + SHORTEST_RTO.max(variation * 4))
                 }
                 Recovery::Tcp => smoothed + SHORTEST_RTO.max(variation * 4),

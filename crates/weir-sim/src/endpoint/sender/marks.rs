@@ -71,6 +71,7 @@ mod tests {
             max_rate: Rate::MAX,
             ack_delay: Duration::from_millis(40),
             window: u64::MAX,
+            ticks: None,
         };
         let mut sender = Sender::new(config, Box::new(Linux::new(Reno::new(EcnUse::Classic), &setup)));
         sender.writes.write(None);

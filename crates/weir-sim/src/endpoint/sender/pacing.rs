@@ -8,6 +8,9 @@ const LARGEST_BURST: u64 = 65_536;
 /// A window is spread over the round trip at so much more than a window each, and in bursts so long and of so many packets
 /// at least and at most, unless that takes longer than the last one says: as noq-proto 1.4 has it (`pacing.rs`).
 const SPREAD: [u128; 2] = [5, 4];
+/// `net.ipv4.tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`.
+const FQ_START: [u128; 2] = [2, 1];
+const FQ: [u128; 2] = [6, 5];
 const SPREAD_BURST: Duration = Duration::from_millis(2);
 const SPREAD_PACKETS: [u64; 2] = [10, 256];
 const SPREAD_LONGEST: Duration = Duration::from_millis(10);
@@ -23,13 +26,16 @@ impl Sender {
         own.into_iter().chain(most).min()
     }
 
-    /// The rate at which a window is spread over a round trip (RFC 9002 section 7.7), if it is and once one is known.
+    /// The rate at which a window is spread over a round trip, if it is and once one is known.
     fn spread(&self) -> Option<Rate> {
-        if self.config.bunching != Bunching::Spread {
-            return None;
-        }
+        let [times, per] = match self.config.bunching {
+            Bunching::Spread => SPREAD,
+            Bunching::Fq if self.delivery.lost() + self.delivery.marked() > 0 => FQ,
+            Bunching::Fq => FQ_START,
+            Bunching::AtOnce | Bunching::Defer => return None,
+        };
         let rtt = self.rtt.smoothed.as_nanos();
-        let bits = u128::from(self.controller.window()) * 8 * SPREAD[0] / SPREAD[1];
+        let bits = u128::from(self.controller.window()) * 8 * times / per;
         let rate = (bits * 1_000_000_000).checked_div(u128::from(rtt))?;
         Some(Rate::from_bits_per_sec(u64::try_from(rate).unwrap_or(u64::MAX)))
     }

@@ -1,7 +1,7 @@
 use weir_cc::{ConstantRate, Controller, EcnUse, FixedWindow};
 use weir_core::{Duration, Rate, Time};
 
-use super::{AckFrame, Bunching, Feedback, Recovery, Sender, SenderConfig};
+use super::{AckFrame, Bunching, Feedback, Recovery, Sender, SenderConfig, Ticks};
 use crate::endpoint::frame::RANGES;
 
 const MSS: u32 = 1000;
@@ -19,6 +19,7 @@ fn sender(recovery: Recovery, controller: impl Controller + 'static) -> Sender {
         max_rate: Rate::MAX,
         ack_delay: Duration::ZERO,
         window: u64::MAX,
+        ticks: None,
     };
     let mut sender = Sender::new(config, Box::new(controller));
     sender.writes.write(None);
@@ -73,6 +74,25 @@ fn a_window_that_is_spread_goes_in_bursts() {
             assert_eq!(quic.paced_until(now), Some(at((round + 1) * again)), "{packets} in {rtt} ms");
         }
     }
+}
+
+/// Two windows a round trip, and 6/5 of one once something was lost or marked.
+#[test]
+fn the_fq_of_a_host_spreads_the_window_of_a_controller_that_does_not_pace() {
+    let mut tcp = sender(Recovery::Tcp, FixedWindow::new(50 * u64::from(MSS), EcnUse::Off));
+    tcp.config.bunching = Bunching::Fq;
+    tcp.unpaced = 0;
+    tcp.shake_hands(Duration::from_millis(100));
+    assert_eq!(send(&mut tcp, at(0)), 2);
+    assert_eq!(tcp.paced_until(at(0)), Some(at(2_000)));
+    tcp.delivery.lose_unknown();
+    assert_eq!(send(&mut tcp, at(2_000)), 2);
+    // 1000 bytes at 4.8 Mbit/s, in whole nanoseconds, twice.
+    assert_eq!(tcp.paced_until(at(2_000)), Some(Time::from_nanos(2_000_000 + 2 * 1_666_666)));
+    let mut own = paced(Recovery::Tcp);
+    (own.unpaced, own.config.bunching) = (0, Bunching::Fq);
+    assert_eq!(send(&mut own, at(0)), 2);
+    assert_eq!(own.paced_until(at(0)), Some(at(2_000)), "at its own rate");
 }
 
 #[test]
@@ -183,6 +203,27 @@ fn a_recovering_sender_waits_for_no_reordering_until_it_has_seen_some() {
         assert_eq!(tcp.delivery.lost(), 1, "three have");
         tcp.acknowledge(at(20_004), &ack(4, 6, 7, 0));
         assert_eq!(tcp.delivery.lost(), lost);
+    }
+}
+
+#[test]
+fn probes_timeouts_and_waits_for_reordered_packets_come_at_ticks_of_the_host() {
+    for (hz, probe, timeout, reordered) in [(0, 60_000, 220_000, 26_000), (250, 72_000, 224_000, 40_000)] {
+        let mut tcp = sender(Recovery::Tcp, FixedWindow::new(4 * u64::from(MSS), EcnUse::Off));
+        tcp.config.ticks = Ticks::per_second(hz);
+        assert_eq!(send(&mut tcp, at(0)), 4);
+        tcp.acknowledge(at(20_000), &ack(0, 0, 1, 1));
+        assert_eq!(tcp.timer(), at(probe), "two round trips, with {hz} Hz");
+        tcp.acknowledge(at(21_000), &ack(1, 2, 3, 1));
+        // 21 ms from when it was sent, and a quarter of 20.
+        assert_eq!(tcp.timer(), at(reordered), "with {hz} Hz");
+        let mut tcp = sender(Recovery::Tcp, FixedWindow::new(4 * u64::from(MSS), EcnUse::Off));
+        tcp.config.ticks = Ticks::per_second(hz);
+        assert_eq!(send(&mut tcp, at(0)), 4);
+        tcp.acknowledge(at(20_000), &ack(0, 0, 1, 1));
+        let due = tcp.timer();
+        tcp.timeout(due);
+        assert_eq!(tcp.timer(), at(timeout), "from when the oldest was sent, with {hz} Hz");
     }
 }
 
