@@ -21,7 +21,9 @@ pub enum FigureError {
         known: String,
     },
     /// The variant is not made in that world.
-    #[error("variant {variant} of figure {figure} cannot be made in world {world}; it can in {known}")]
+    #[error(
+        "variant {variant} of figure {figure} cannot be made in world {world}; use --on with one of: {known}"
+    )]
     World {
         /// The figure.
         figure: String,

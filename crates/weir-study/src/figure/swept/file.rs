@@ -272,6 +272,9 @@ pub(super) struct Published {
     at: String,
     #[serde(default, rename = "where")]
     cells: Where,
+    /// The variants that are compared; the first alone if none is named.
+    #[serde(default)]
+    variants: Vec<String>,
     /// The axes whose labels a row begins with.
     axes: Vec<String>,
     columns: Vec<Column>,
@@ -327,7 +330,7 @@ impl Published {
                     most: Some(number + near),
                     unit: column.unit.clone(),
                     decimals: 2,
-                    variants: Vec::new(),
+                    variants: self.variants.clone(),
                     cause: None,
                 })
             };

@@ -122,7 +122,7 @@ fn variants_can_be_made_in_their_worlds() {
     let refused = run(&figure, &plan, &Options::new(folder.path(), RunOptions::new(&stop))).err().unwrap();
     assert_eq!(
         refused.to_string(),
-        "variant paper of figure dualq/7 cannot be made in world emu; it can in sim"
+        "variant paper of figure dualq/7 cannot be made in world emu; use --on with one of: sim"
     );
 }
 
