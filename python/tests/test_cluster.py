@@ -297,6 +297,27 @@ def test_a_scheduler_that_goes_loses_nothing_that_was_done(cluster: Callable[...
     same_as_the_commands(sweep, "ours")
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_in_a_destructor_is_not_lost(cluster: Callable[..., Cluster], sweep: Path) -> None:
+    class Dropped:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    dropped = 0
+
+    def progress(done: float, left: float | None, note: str) -> None:
+        nonlocal dropped
+        if done > 0.2 and not dropped:
+            dropped = 1
+            Dropped()
+
+    handler = signal.getsignal(signal.SIGINT)
+    with connected(cluster(1)) as client, pytest.raises(weir.Interrupted) as ended:
+        weir.sweep(sweep, out="ours", client=client, batch=2, progress=progress)
+    assert dropped and 0 < ended.value.result.missing < CELLS
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
 def on_a_cluster(*words: str | Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "weirnet", "sweep", *words],

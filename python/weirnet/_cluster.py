@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
+import threading
 import time
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from threading import Lock
 from typing import Any
 from uuid import uuid4
 
@@ -42,7 +43,7 @@ LOOK_S = 0.02
 ASK_S = 2.0
 
 _opened: dict[str, Away] = {}
-_opening = Lock()
+_opening = threading.Lock()
 
 
 def _errand(cells: Sequence[int], name: str, parcel: bytes) -> bytes:
@@ -103,7 +104,8 @@ def sweep(
     work = _Work(client, home, told)
     interrupt = None
     try:
-        work.run(batch)
+        with _interrupts() as again:
+            work.run(batch, again)
     except KeyboardInterrupt as error:
         interrupt = error
     finally:
@@ -132,7 +134,8 @@ class _Work:
         self.threads = 0
         self.left = self.expected = home.expected(home.missing)
 
-    def run(self, batch: int | None) -> None:
+    def run(self, batch: int | None, interrupt: Callable[[], None]) -> None:
+        """Runs it all. `interrupt` is called now and then, and may raise."""
         dask: Any = importlib.import_module("distributed")
         cells = self.home.missing
         if not cells:
@@ -153,6 +156,7 @@ class _Work:
                     time.sleep(LOOK_S)
                     self.ask()
                 self.tell()
+                interrupt()
         except _Gone as error:
             raise RunError(self.gone()) from error
 
@@ -241,6 +245,41 @@ class _Work:
 
 class _Gone(Exception):
     """The scheduler does not answer, or has cancelled batches that nobody here has cancelled."""
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], None]]:
+    """Gives what raises an interrupt again that was lost.
+
+    Python ignores what is raised in a destructor, and the futures of a cluster spend time in theirs.
+    """
+    raised = False
+    handlers: dict[int, Callable[..., Any]] = {}
+
+    def handle(number: int, frame: Any) -> None:
+        nonlocal raised
+        try:
+            handlers[number](number, frame)
+        except KeyboardInterrupt:
+            raised = True
+            raise
+
+    def again() -> None:
+        if raised:
+            raise KeyboardInterrupt
+
+    # Only the main thread has handlers.
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handlers[number] = handler
+                signal.signal(number, handle)
+    try:
+        yield again
+    finally:
+        for taken, before in handlers.items():
+            signal.signal(taken, before)
 
 
 @contextmanager
