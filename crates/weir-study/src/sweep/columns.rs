@@ -154,15 +154,12 @@ const LINK: &[Measure<Link>] = &[
     Measure("queue_delay_mean_ms", Kind::Number, "mean sojourn time of all packets that departed", |link| {
         number(link.delay_mean_ms)
     }),
-    Measure("queue_delay_p50_ms", Kind::Number, "median of the same, at most 3 % too high", |link| {
+    Measure("queue_delay_p50_ms", Kind::Number, "median of the same, within 3 %", |link| {
         number(link.delay_p50_ms)
     }),
-    Measure(
-        "queue_delay_p99_ms",
-        Kind::Number,
-        "99th percentile of the same, at most 3 % too high",
-        |link| number(link.delay_p99_ms),
-    ),
+    Measure("queue_delay_p99_ms", Kind::Number, "99th percentile of the same, within 3 %", |link| {
+        number(link.delay_p99_ms)
+    }),
     Measure("queue_delay_max_ms", Kind::Number, "the longest", |link| number(link.delay_max_ms)),
     Measure(
         "queue_delay_over_target",
