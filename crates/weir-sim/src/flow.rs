@@ -442,7 +442,8 @@ impl Flow {
                 controller.on_max_rate(rate);
             }
             let feedback = match (family, controller.ecn()) {
-                (Family::Quic, _) | (Family::Tcp, EcnUse::Scalable) => Feedback::Counted,
+                (Family::Quic, _) => Feedback::Counted,
+                (Family::Tcp, EcnUse::Scalable) => Feedback::AccEcn,
                 (Family::Tcp, EcnUse::Accurate) => Feedback::Dctcp,
                 (Family::Tcp, EcnUse::Off | EcnUse::Classic) => Feedback::Classic,
             };

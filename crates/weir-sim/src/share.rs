@@ -345,7 +345,7 @@ mod tests {
                 .quic("reno")
                 .own(|_| Box::new(Constant(Rate::from_bits_per_sec(9_000_000))))
                 .udp("3mbit")
-                .run("200s")
+                .run("400s")
                 .unwrap()
         };
         let shared = run("crq standard bfifo responsive codel");

@@ -5,14 +5,14 @@
 //! | delayed ACKs: every second packet or after a timeout (RFC 5681 section 4.2, RFC 9000 section 13.2.2) | [`ReceiverConfig`], with any number of packets for stretched ACKs |
 //! | an ACK at once while there is a gap in the stream and when it is filled (RFC 5681 section 4.2), or a packet out of order (RFC 9000 section 13.2.1) | the same |
 //! | SACK compression: beyond a gap three packets are reported one by one, then those of a millisecond or a third of the round trip together (the kernel's `__tcp_ack_snd_check`) | [`ReceiverConfig::compress`] |
-//! | the kernel acknowledges the first packets of a connection one by one (quick ACKs) | [`ReceiverConfig::quick`] |
+//! | the kernel acknowledges packets one by one (quick ACKs): the first of a connection, those after a gap in time longer than its timeout (`tcp_event_data_recv`), and those after one that had arrived in order already (`tcp_data_queue`) | [`ReceiverConfig::quick`], [`ReceiverConfig::idle`] |
 //! | classic ECN: ECE until CWR (RFC 3168 section 6.1.3) | [`Feedback::Classic`] |
 //! | DCTCP: ECE gives the state of the packets acknowledged; a change sends what is held back, and acknowledges at once the packet that brought it (RFC 8257 section 3.2, `dctcp_ece_ack_update`) | [`Feedback::Dctcp`] |
 //! | the kernel acknowledges a packet with CWR at once, for its sender may have a window of one packet (`tcp_ecn_accept_cwr`) | the same, with [`Feedback::Classic`] and [`Feedback::Dctcp`] |
 //! | it acknowledges two packets at once from the first mark on that classic ECN has to echo (`tcp_data_ecn_check`) | not |
 //! | generic receive offload: what comes within a time is taken, and acknowledged, together (the kernel's `gro_flush_timeout`; at most 64 kB, and not across a gap) | [`ReceiverConfig::gro`] |
-//! | QUIC's and accurate ECN's counts (RFC 9000 section 13.4.1, RFC 9768) | [`Feedback::Counted`] |
-//! | QUIC acknowledges each marked packet at once (RFC 9000 section 13.2.1), accurate ECN where marking begins or ends (RFC 9768 section 3.2.2.5.1) | each marked packet with both |
+//! | QUIC counts marks, and acknowledges each marked packet at once (RFC 9000 sections 13.4.1 and 13.2.1) | [`Feedback::Counted`] |
+//! | accurate ECN counts marks, and acknowledges at once where marking begins (RFC 9768 section 3.2.2.5.1) or ends (the kernel's `tcp_ecn_received_counters`) | [`Feedback::AccEcn`] |
 
 use weir_core::{Duration, Time};
 
@@ -28,8 +28,10 @@ pub enum Feedback {
     Classic,
     /// Each acknowledgement says whether its packets were marked (RFC 8257).
     Dctcp,
-    /// Each acknowledgement has the number of marked packets so far (RFC 9000, RFC 9768).
+    /// Each acknowledgement has the number of marked packets so far, each of which is acknowledged at once (RFC 9000).
     Counted,
+    /// The same number, but only a packet is acknowledged at once that is marked unlike the one before it (RFC 9768).
+    AccEcn,
 }
 
 /// Parameters of a receiver.
@@ -39,8 +41,12 @@ pub struct ReceiverConfig {
     pub every: u32,
     /// The longest that a packet waits for one. The kernel's shortest is 40 ms, QUIC's usual `max_ack_delay` 25 ms.
     pub delay: Duration,
-    /// Packets at the beginning that are acknowledged one by one.
+    /// Packets that are acknowledged one by one: the first, those after nothing came for `idle`, and those after one
+    /// that comes once more.
     pub quick: u32,
+    /// The kernel's retransmission timeout of an end that sends no data: longer than the round trip by 200 ms, or by two
+    /// more round trips if that is longer.
+    pub idle: Duration,
     /// How long after a packet others are taken together with it before an acknowledgement goes out; zero for not at
     /// all.
     pub gro: Duration,
@@ -66,6 +72,7 @@ impl Default for ReceiverConfig {
             every: 2,
             delay: Duration::from_millis(40),
             quick: 16,
+            idle: Duration::from_millis(200),
             gro: Duration::ZERO,
             compress: Duration::from_millis(1),
             feedback: Feedback::Classic,
@@ -77,7 +84,9 @@ impl ReceiverConfig {
     /// A kernel's, on a path of this round trip.
     pub(crate) fn tcp(feedback: Feedback, rtt: Duration) -> Self {
         let usual = Self::default();
-        Self { feedback, compress: usual.compress.min(rtt.scale(COMPRESSION)), ..usual }
+        // A timeout from the one round trip that is measured, that of the handshake (RFC 6298 section 2.2).
+        let idle = rtt + usual.idle.max(rtt * 2);
+        Self { feedback, idle, compress: usual.compress.min(rtt.scale(COMPRESSION)), ..usual }
     }
 
     /// As RFC 9000 has it.
@@ -118,15 +127,19 @@ pub(crate) struct Receiver {
     /// What comes until then is taken together.
     together: Time,
     taken: u32,
-    /// The gap beyond which packets were last reported one by one, and how many were.
-    gap: (u64, u32),
+    /// The gap beyond which packets were last reported one by one.
+    gap: u64,
+    /// How many were.
+    beyond_gap: u32,
     /// Packets beyond it that wait to be reported.
     compressed: u32,
     ce: u64,
     echo: bool,
+    /// Whether the newest packet was marked.
+    newest_marked: bool,
     spin: bool,
     /// Packets from which on some are acknowledged one by one.
-    opened: u64,
+    quick_from: u64,
     notes: Option<Box<Notes>>,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
@@ -146,12 +159,14 @@ impl Receiver {
             due: Time::MAX,
             together: Time::ZERO,
             taken: 0,
-            gap: (0, 0),
+            gap: 0,
+            beyond_gap: 0,
             compressed: 0,
             ce: 0,
             echo: false,
+            newest_marked: false,
             spin: false,
-            opened: 0,
+            quick_from: 0,
             notes: None,
             packets: 0,
             bytes: 0,
@@ -166,8 +181,9 @@ impl Receiver {
     /// A new connection on the same ports: numbers count on.
     pub(crate) fn reopen(&mut self) {
         (self.waiting, self.due, self.fresh) = (0, Time::MAX, u64::MAX);
-        (self.echo, self.spin, self.together) = (false, false, Time::ZERO);
-        self.opened = self.packets;
+        (self.echo, self.newest_marked) = (false, false);
+        (self.spin, self.together) = (false, Time::ZERO);
+        self.quick_from = self.packets;
     }
 
     /// The note of an acknowledgement, if notes are kept.
@@ -205,16 +221,19 @@ impl Receiver {
     #[inline]
     pub(crate) fn receive(&mut self, now: Time, packet: Arriving) -> bool {
         let Arriving { handle, segments, payload, size, marked, .. } = packet;
+        if now.since(self.newest) > self.config.idle {
+            self.quick_from = self.packets;
+        }
         self.packets += u64::from(segments);
         self.waiting += u32::from(segments);
         self.newest = now;
-        let quick = self.packets <= self.opened + u64::from(self.config.quick);
+        let quick = self.packets <= self.quick_from + u64::from(self.config.quick);
         let expected =
             Data { number: self.expected, sequence: self.stream.next(), reduced: false, spin: false };
         // Nearly all are: one segment, the next of the stream and of those sent, without news of marks.
         let plain = segments == 1
             && expected.is_packed_in(handle)
-            && !(marked || self.echo || self.stream.has_gap() || self.notes.is_some());
+            && !(marked || self.newest_marked || self.echo || self.stream.has_gap() || self.notes.is_some());
         let order = if plain {
             self.spin = !Data::spin_of(handle);
             self.fresh = self.fresh.min(expected.number);
@@ -270,7 +289,9 @@ impl Receiver {
             }
             Feedback::Dctcp => std::mem::replace(&mut self.echo, marked) != marked || data.reduced,
             Feedback::Counted => marked,
+            Feedback::AccEcn => self.newest_marked != marked,
         };
+        self.newest_marked = marked;
         let in_order = data.number == self.expected;
         if data.number >= self.expected {
             self.spin = !data.spin;
@@ -289,6 +310,9 @@ impl Receiver {
                 notes.heard(sequence, !new, sent, self.stream.next() > sequence);
             }
         }
+        if data.sequence + count <= before {
+            self.quick_from = self.packets;
+        }
         let next = self.stream.next();
         let beyond = self.stream.has_gap();
         let gap = if self.config.compress == Duration::ZERO {
@@ -299,22 +323,25 @@ impl Receiver {
         let may_wait = news && beyond && next <= before + count && !quick && !tells;
         if may_wait && self.config.compress > Duration::ZERO && self.compresses(next) {
             Order::Compressed
-        } else if gap || (tells && self.config.feedback != Feedback::Counted) {
+        } else if gap {
             Order::Urgent
-        } else if tells {
-            Order::Told
-        } else {
+        } else if !tells {
             Order::Plain
+        } else {
+            match self.config.feedback {
+                Feedback::Classic | Feedback::Dctcp => Order::Urgent,
+                Feedback::Counted | Feedback::AccEcn => Order::Told,
+            }
         }
     }
 
     /// Whether a packet beyond the gap before `next` waits to be reported (`__tcp_ack_snd_check`).
     fn compresses(&mut self, next: u64) -> bool {
-        if self.gap.0 != next {
-            self.gap = (next, 0);
+        if self.gap != next {
+            (self.gap, self.beyond_gap) = (next, 0);
         }
-        if self.gap.1 < TOLD_AT_ONCE {
-            self.gap.1 += 1;
+        if self.beyond_gap < TOLD_AT_ONCE {
+            self.beyond_gap += 1;
             return false;
         }
         self.compressed += 1;

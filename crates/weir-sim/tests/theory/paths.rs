@@ -71,7 +71,7 @@ impl Trial<'_> {
         let mut network = Network::new(Seed { seed: 1, run: self.run }, Marker { every, seen: 0 });
         let hop = network.add_hop(HopSpec::new(self.rate, self.qdisc.parse().unwrap(), self.rtt).unwrap());
         let feedback = match self.controller {
-            "prague" => Feedback::Counted,
+            "prague" => Feedback::AccEcn,
             name if name.starts_with("dctcp") => Feedback::Dctcp,
             _ => Feedback::Classic,
         };

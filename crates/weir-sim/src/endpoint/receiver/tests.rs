@@ -51,6 +51,34 @@ fn every_second_packet_and_at_once_after_a_gap() {
 }
 
 #[test]
+fn packets_after_a_long_gap_or_a_needless_one_are_acknowledged_one_by_one() {
+    let idle = Duration::from_millis(210);
+    let mut receiver = Receiver::new(ReceiverConfig { quick: 3, idle, ..config(Feedback::Classic) });
+    let mut now = Time::ZERO;
+    // Whether each of the packets from `number` on, `first` of the stream on, is acknowledged at once.
+    let mut told = |gap: Duration, number: u64, first: u64, count: u64| -> Vec<bool> {
+        now += gap;
+        let at = now.as_nanos();
+        (0..count)
+            .map(|i| !acks(&mut receiver, at + i, data(number + i, first + i), false).is_empty())
+            .collect()
+    };
+    let (soon, often, by_pairs) = (Duration::from_millis(1), [true; 3], [false, true, false]);
+    assert_eq!(told(soon, 0, 0, 6), [often, by_pairs].concat());
+    assert_eq!(told(soon, 6, 6, 1), [true], "the pair's other");
+    // The gap begins with the newest packet, and not the timeout itself but more ends it.
+    assert_eq!(told(idle, 7, 7, 2), [false, true]);
+    assert_eq!(told(idle + soon, 9, 9, 6), [often, by_pairs].concat());
+    // The last of the stream comes again: itself at once, and three after it.
+    assert_eq!(told(soon, 15, 14, 1), [true]);
+    assert_eq!(told(soon, 16, 15, 6), [often, by_pairs].concat());
+    // What fills a gap is no needless one.
+    assert_eq!(told(soon, 23, 22, 1), [true]);
+    assert_eq!(told(soon, 24, 21, 1), [true]);
+    assert_eq!(told(soon, 25, 23, 2), [false, true]);
+}
+
+#[test]
 fn a_super_packet_is_acknowledged_once_and_its_mark_counts_for_all_segments() {
     let mut receiver = Receiver::new(config(Feedback::Counted));
     assert_eq!(burst(&mut receiver, 0, data(0, 0), 10, 9_400, false), [(10, 10, false)]);
@@ -167,6 +195,20 @@ fn reordered_packets_join_their_ranges() {
 }
 
 #[test]
+fn accurate_ecn_tells_at_once_where_marking_begins_and_ends() {
+    let mut receiver = Receiver::new(config(Feedback::AccEcn));
+    let marks = [false, false, true, true, true, false, false, false, true, false];
+    let told: Vec<_> =
+        (0..).zip(marks).map(|(i, marked)| acks(&mut receiver, i, data(i, i), marked)).collect();
+    // By pairs, but at once where a mark is unlike the one before; then pairs begin anew. It never echoes.
+    let expected = [0, 2, 3, 0, 5, 6, 0, 8, 9, 10];
+    for (told, next) in told.iter().zip(expected) {
+        assert_eq!(*told, if next == 0 { vec![] } else { vec![(next, next, false)] }, "{next}");
+    }
+    assert_eq!((receiver.ce, receiver.echo), (4, false));
+}
+
+#[test]
 fn a_mark_of_quic_does_not_end_what_is_taken_together() {
     let gro = Duration::from_micros(150);
     let mut receiver = Receiver::new(ReceiverConfig { gro, ..config(Feedback::Counted) });
@@ -184,11 +226,10 @@ fn a_mark_of_quic_does_not_end_what_is_taken_together() {
 #[test]
 fn the_short_way_leads_where_the_long_one_does() {
     let mut random = Seed::default().stream("short way");
-    for (round, feedback) in
-        [Feedback::Classic, Feedback::Dctcp, Feedback::Counted].into_iter().cycle().take(60).enumerate()
-    {
-        let gro = Duration::from_micros([0, 20][round % 2]);
-        let compress = Duration::from_micros([0, 300][round / 2 % 2]);
+    let all = [Feedback::Classic, Feedback::Dctcp, Feedback::Counted, Feedback::AccEcn];
+    for (round, feedback) in all.into_iter().cycle().take(64).enumerate() {
+        let gro = Duration::from_micros([0, 20][round / 4 % 2]);
+        let compress = Duration::from_micros([0, 300][round / 8 % 2]);
         let config = ReceiverConfig { gro, compress, quick: 5, ..config(feedback) };
         let (mut short, mut long) = (Receiver::new(config), Receiver::new(config));
         long.keep_notes();

@@ -16,7 +16,7 @@ impl Sender {
             return;
         }
         match self.config.feedback {
-            Feedback::Counted => {
+            Feedback::Counted | Feedback::AccEcn => {
                 let new = frame.ce.saturating_sub(self.ce_seen);
                 self.ce_seen = self.ce_seen.max(frame.ce);
                 let packets = (new as u32).min(ack.delivered.packets);
