@@ -157,8 +157,8 @@ keys! {
     #[serde(skip_serializing_if = "Option::is_none")]
     paced: Option<bool> = None => Key::of("true or false").usual("false").quic();
 
-    /// An acknowledgement for so many packets; more than 2 stretches them. TCP's first sixteen packets are acknowledged
-    /// one by one all the same.
+    /// An acknowledgement for so many packets; more than 2 stretches them. TCP's first sixteen packets, and as many after
+    /// a long gap, are acknowledged one by one all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     ack_every: Option<u32> = None
         => Key::of("packets").least(1).because(" packet").usual("`2`").sim().tcp_and_quic();
