@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 
 import weirnet as weir
+
+# A shell may have started the tests with interrupts ignored, which their children would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SCENARIO = """\
 seed = 7

@@ -311,15 +311,11 @@ def test_an_interrupt_in_a_destructor_is_not_lost(cluster: Callable[..., Cluster
             dropped = 1
             Dropped()
 
-    # A shell may have started the tests with the signal ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with connected(cluster(1)) as client, pytest.raises(weir.Interrupted) as ended:
-            weir.sweep(sweep, out="ours", client=client, batch=2, progress=progress)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+    handler = signal.getsignal(signal.SIGINT)
+    with connected(cluster(1)) as client, pytest.raises(weir.Interrupted) as ended:
+        weir.sweep(sweep, out="ours", client=client, batch=2, progress=progress)
     assert dropped and 0 < ended.value.result.missing < CELLS
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def on_a_cluster(*words: str | Path) -> subprocess.Popen[str]:
