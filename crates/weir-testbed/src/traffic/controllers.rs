@@ -108,6 +108,20 @@ impl UnknownController {
         }
     }
 
+    /// The error for `name`, which some kernels' TCP has, with what this one's has now.
+    pub(super) fn absent(name: &str) -> Self {
+        let mut known: Vec<String> = kernel_controllers().collect();
+        known.push(DCTCP.to_owned());
+        let elsewhere =
+            if weir_cc::find(name).is_ok() { "; or use stack = \"quic\", or --on sim" } else { "" };
+        Self {
+            stack: "this kernel's TCP",
+            name: name.to_owned(),
+            near: ";".to_owned(),
+            known: known.join(", ") + elsewhere,
+        }
+    }
+
     /// The error for `name`, which `stack` has in no world.
     pub fn in_any_world(stack: Stack, name: &str) -> Self {
         if stack != Stack::Tcp {
@@ -168,8 +182,13 @@ pub fn find_controller(stack: Stack, name: &str) -> Result<Named, UnknownControl
 
 /// Whether this kernel's TCP has `name` now; more than [`CONTROLLERS`] where others are registered, by eBPF for one.
 pub fn kernel_has_controller(name: &str) -> bool {
+    kernel_controllers().any(|known| known == name)
+}
+
+/// What this kernel's TCP has now, modules that are not loaded apart.
+fn kernel_controllers() -> impl Iterator<Item = String> {
     let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-    available.is_ok_and(|available| available.split_whitespace().any(|known| known == name))
+    available.unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
 /// Whether a TCP socket of this process gets `name`, whose module the kernel loads if it has to.
@@ -187,7 +206,7 @@ pub fn kernel_gives_controller(name: &str) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Named, Stack, find_controller, quic_controllers};
+    use super::{Named, Stack, UnknownController, find_controller, quic_controllers};
 
     #[test]
     fn an_unknown_name_gets_the_nearest_known() {
@@ -205,6 +224,15 @@ mod tests {
             "{error}"
         );
         assert!(found(Stack::Udp, "cubic").is_err());
+    }
+
+    #[test]
+    fn a_controller_of_other_kernels_is_not_named_among_those_of_this_one() {
+        let error = UnknownController::absent("prague").to_string();
+        assert!(error.contains("no congestion control 'prague'; known are "), "{error}");
+        assert!(error.ends_with(", weir-dctcp; or use stack = \"quic\", or --on sim"), "{error}");
+        let error = UnknownController::absent("westwood").to_string();
+        assert!(error.ends_with(", weir-dctcp"), "{error}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use weir_core::{Duration, Time};
 use super::report::{ClientReport, ServerReport};
 use super::samples::{RttSample, Sampler};
 use super::socket::{self, check, check_size};
-use super::{Amount, Control, Ends, POLL, Stack, TcpSpec, Threads, TrafficError, UnknownController};
+use super::{Amount, Control, Ends, POLL, TcpSpec, Threads, TrafficError, UnknownController};
 
 /// Bytes given to the kernel in one write.
 const WRITE: usize = 1 << 20;
@@ -70,10 +70,9 @@ pub(super) fn start(ends: &Ends<'_>, spec: &TcpSpec) -> Result<Threads, TrafficE
             |source| {
                 let flow = ends.spec.name.clone();
                 match source.raw_os_error() {
-                    Some(libc::ENOENT) => TrafficError::Controller {
-                        flow,
-                        source: UnknownController::new(Stack::Tcp, controller),
-                    },
+                    Some(libc::ENOENT) => {
+                        TrafficError::Controller { flow, source: UnknownController::absent(controller) }
+                    }
                     _ => TrafficError::Socket {
                         flow,
                         what: format!("use congestion control '{controller}'"),
