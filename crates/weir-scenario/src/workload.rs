@@ -301,6 +301,9 @@ impl Workload {
             (_, Some(_), _) if self.cap.is_none() => {
                 fail("cap", "is missing; sizes from 'least' on need one, such as 1mb".to_owned())
             }
+            (_, Some(least), _) if self.cap.is_some_and(|cap| cap <= least) => {
+                fail("cap", format!("must be above 'least', {least}, or no size differs from another"))
+            }
             _ => Ok(()),
         }
     }

@@ -99,6 +99,7 @@ fn errors_name_the_workload_the_key_and_the_remedy() {
             "least = \"1kb\"\nshape = 0.9",
             "cap: is missing; sizes from 'least' on need one",
         ),
+        ("size = \"30kb\"", "least = \"5mb\"", "cap: must be above 'least', 5mb"),
         ("sizes = \"pareto\"", "", "shape: needs sizes = \"pareto\""),
         ("size = \"30kb\"", "", "size: is missing; a workload of kind \"poisson\" needs it"),
         (
