@@ -83,9 +83,15 @@ def page(name, out, wanted):
                 inner = re.sub(r'<g class="hover".*?</g>|<title>.*?</title>|^<svg[^>]*>|</svg>$', "", chart, flags=re.S)
                 # Coordinates, and not what stands at the axes.
                 inner = re.sub(r'="[^"]*"', lambda it: re.sub(r"(\d+\.\d)\d+", r"\1", it.group()), inner)
-                parts.append(label(left, y, 14, INK, words(caption), 600))
-                parts.append(f'<svg x="{left}" y="{y + 6}" width="{width}" height="{height}" viewBox="{box.group(1)}">')
-                parts.append(inner + "</svg>")
+                caption = words(caption)
+                if 8 * len(caption) > width:
+                    caption = caption.removeprefix(f"{heading}: ")
+                parts.append(label(left, y, 14, INK, caption, 600))
+                # How the chart's text stands, where that is said once for all of it.
+                root = re.match(r"<svg[^>]*>", chart).group()
+                style = "".join(re.findall(r' (?:font-size|text-anchor)="[^"]*"', root))
+                frame = f'x="{left}" y="{y + 6}" width="{width}" height="{height}" viewBox="{box.group(1)}"'
+                parts += [f"<svg {frame}{style}>", inner + "</svg>"]
                 below = max(below, height)
             y += below + 36
         y += 14
