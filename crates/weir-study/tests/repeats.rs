@@ -101,4 +101,14 @@ fn means_have_their_confidence_and_groups_may_be_empty() {
     assert_eq!(last[column("queue_2_name")], "");
     let ratio: f64 = last[column("class_ratio")].parse().unwrap();
     assert!((0.05..1.5).contains(&ratio), "{ratio}");
+    // Of two classes, whatever the flows of one have of each other.
+    assert_eq!(find("0", "link", "class_jain_index"), None);
+    let ratios: Vec<f64> = table
+        .iter()
+        .filter(|row| row[1] == "2" && row[column("flow")] != "a")
+        .map(|row| row[column("class_ratio")].parse().unwrap())
+        .collect();
+    let jain: f64 = ratios.iter().map(|ratio| (1.0 + ratio).powi(2) / (2.0 * (1.0 + ratio * ratio))).sum();
+    let index = find("2", "link", "class_jain_index").unwrap().1;
+    assert!((index - jain / ratios.len() as f64).abs() < 1e-9 && index < 0.99, "{index} {ratios:?}");
 }

@@ -64,12 +64,15 @@ const LINK: &[(&str, Of<Link>)] = &[
     ("queue_delay_over_target", |link| link.delay_over_target),
 ];
 
+/// Of the link too, but not of what is kept of it.
+const CLASSES: &str = "class_jain_index";
+
 /// The names of all measures.
 pub fn measures() -> impl Iterator<Item = &'static str> {
     let flow = FLOW.iter().map(|(name, _)| *name).chain(["relative_throughput", "class_ratio"]);
     let workload = WORKLOAD.iter().map(|(name, _)| *name);
     let queue = QUEUE.iter().map(|(name, _)| *name);
-    flow.chain(workload).chain(queue).chain(LINK.iter().map(|(name, _)| *name))
+    flow.chain(workload).chain(queue).chain(LINK.iter().map(|(name, _)| *name)).chain([CLASSES])
 }
 
 /// A part of a whole; none of nothing.
@@ -110,6 +113,7 @@ pub(super) fn numbers(measured: &Measured) -> Vec<Number> {
         numbers.extend(values.map(|(measure, value)| (name.clone(), measure, value)));
     }
     let values = LINK.iter().filter_map(|(measure, of)| Some((*measure, of(&measured.link)?)));
+    let values = values.chain(measured.class_jain().map(|value| (CLASSES, value)));
     numbers.extend(values.map(|(measure, value)| ("link".to_owned(), measure, value)));
     numbers
 }

@@ -109,11 +109,21 @@ impl Measured {
         (share > 0.0).then(|| flow.throughput_bps / share)
     }
 
+    /// The mean throughput of a `[[flow]]`.
+    fn class_rate(&self, group: usize) -> Option<f64> {
+        mean(&self.flows_of(group).map(|flow| flow.throughput_bps).collect::<Vec<f64>>())
+    }
+
     /// The mean throughput of a `[[flow]]` over that of the first of the scenario.
     pub(super) fn class_ratio(&self, group: usize) -> Option<f64> {
-        let rates = |group| self.flows_of(group).map(|flow| flow.throughput_bps).collect::<Vec<f64>>();
-        let (own, first) = (mean(&rates(group))?, mean(&rates(0))?);
+        let (own, first) = (self.class_rate(group)?, self.class_rate(0)?);
         (first > 0.0).then(|| own / first)
+    }
+
+    /// Jain's index of the mean throughputs of each `[[flow]]`: how alike classes fare, whatever is among the flows of
+    /// each. None of one class.
+    pub(super) fn class_jain(&self) -> Option<f64> {
+        weir_core::jain((0..self.groups()).filter_map(|group| self.class_rate(group)))
     }
 
     /// What is kept of a run.

@@ -98,7 +98,8 @@ impl Measure {
     /// What it cannot be above.
     pub(super) fn limit(&self) -> f64 {
         /// Shares, and an index that is 1 if all are equal.
-        const AT_MOST_ONE: [&str; 4] = ["drop_ratio", "jain_index", "link_utilisation", "mark_ratio"];
+        const AT_MOST_ONE: [&str; 5] =
+            ["class_jain_index", "drop_ratio", "jain_index", "link_utilisation", "mark_ratio"];
         if AT_MOST_ONE.contains(&self.measure.as_str()) { self.scale } else { f64::INFINITY }
     }
 }
