@@ -10,7 +10,6 @@
 mod batch;
 pub mod engine;
 pub mod figure;
-mod stats;
 pub mod suite;
 pub mod sweep;
 #[cfg(test)]

@@ -32,8 +32,8 @@ use weir_core::words::nearest;
 
 use crate::batch::{self, Batch};
 use crate::engine::{Job, Options, StudyError};
-use crate::stats::mean;
 use weir_report::result::RunResult;
+use weir_report::spread::mean;
 use weir_world::{SIM, World};
 
 pub use about::{About, Plot, Value, Variant};

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::stats::Spread;
+use weir_report::spread::Spread;
 
 /// A sentence of the paper put to the test.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -110,7 +110,7 @@ impl Serialize for Verdict {
 #[cfg(test)]
 mod tests {
     use super::Verdict;
-    use crate::stats::Spread;
+    use weir_report::spread::Spread;
 
     #[test]
     fn an_interval_with_a_bound_in_it_tells_nothing() {

@@ -3,8 +3,8 @@
 //! The interval is Student's t for the mean of independent runs: each run draws its own numbers under one seed.
 
 use super::record::{Link, Measured, Queue};
-use crate::stats::Spread;
 use weir_report::result::{FlowResult, RunResult, WorkloadResult};
+use weir_report::spread::{Spread, mean};
 use weir_scenario::Scenario;
 
 /// The columns of `means.csv` behind those of the keys.
@@ -80,11 +80,6 @@ pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
-    (count > 0).then(|| sum / f64::from(count))
-}
-
 /// All numbers of a run: of each `[[flow]]` (the mean of those alike), each workload, each queue, and the link.
 pub(super) fn numbers(measured: &Measured) -> Vec<Number> {
     let mut numbers: Vec<Number> = Vec::new();
@@ -98,9 +93,10 @@ pub(super) fn numbers(measured: &Measured) -> Vec<Number> {
             numbers.extend(value.map(|value| (name.to_owned(), measure, value)));
         };
         for (measure, of) in FLOW {
-            add(measure, mean(alike().filter_map(of)));
+            add(measure, mean(&alike().filter_map(of).collect::<Vec<f64>>()));
         }
-        add("relative_throughput", mean(alike().filter_map(|flow| measured.relative_throughput(flow))));
+        let relative: Vec<f64> = alike().filter_map(|flow| measured.relative_throughput(flow)).collect();
+        add("relative_throughput", mean(&relative));
         add("class_ratio", measured.class_ratio(group));
     }
     for workload in &measured.workloads {

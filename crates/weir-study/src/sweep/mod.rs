@@ -29,7 +29,6 @@ use weir_report::output::OutputError;
 use weir_scenario::toml_file::FileError;
 use weir_scenario::with_nearest_key;
 
-pub use crate::stats::Spread;
 pub use away::{Away, Missing};
 pub(crate) use means::{Numbers, all_numbers as numbers};
 pub use plan::Sweep;
@@ -38,6 +37,7 @@ pub use shard::{Shard, ShardError};
 pub use summary::{FlowSummary, Summary};
 pub use take::Taken;
 pub use values::Datum;
+pub use weir_report::spread::Spread;
 
 /// How a file names keys of a scenario and their values, for other files that do.
 pub mod grammar {

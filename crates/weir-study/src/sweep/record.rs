@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use weir_core::{Duration, Histogram};
 
 use super::means::ratio;
-use crate::stats::mean;
 use weir_report::page;
 use weir_report::result::{FlowResult, QueueResult, RunResult, WorkloadResult};
+use weir_report::spread::mean;
 use weir_scenario::{Bottleneck, Scenario};
 
 /// What was measured in a cell.

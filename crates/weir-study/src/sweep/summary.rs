@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::Sweep;
 use super::means::{self, Mean, Number};
 use super::record::{Link, Measured};
-use crate::stats::{Spread, mean};
 use weir_report::result::FlowResult;
+use weir_report::spread::{Spread, mean};
 use weir_report::summary::{render, table as plain_table};
 
 /// Rows that a terminal gets; more are for a file.

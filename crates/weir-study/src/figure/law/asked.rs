@@ -14,7 +14,7 @@ use weir_truth::tables::{self, Grid};
 use weir_truth::truth::Class;
 
 use crate::figure::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Verdict};
-use crate::stats::Spread;
+use weir_report::spread::Spread;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 

@@ -11,7 +11,7 @@ use weir_report::summary::{render, table};
 use super::claim::Table;
 use super::extract::Extract;
 use super::file::Compared;
-use crate::stats::Spread;
+use weir_report::spread::Spread;
 
 /// What is told of runs with warnings.
 const LATE: &str = "Runs with warnings do not count; * where all have some.";

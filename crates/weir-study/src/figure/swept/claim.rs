@@ -4,7 +4,7 @@ use super::cells::Combination;
 use super::extract::Extract;
 use super::file::{AxisFile, Claim, Fold, Where};
 use crate::figure::{Cause, Statement, Verdict};
-use crate::stats::Spread;
+use weir_report::spread::Spread;
 
 /// The combinations of a figure and what their runs came to, a row for each combination and a column for each run.
 pub(super) struct Table<'a> {

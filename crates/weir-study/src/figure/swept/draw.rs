@@ -11,7 +11,7 @@ use super::cells::Combination;
 use super::claim::Table;
 use super::extract::Extract;
 use super::file::{Chart, Measure, Where};
-use crate::stats::Spread;
+use weir_report::spread::Spread;
 
 /// A chart with its caption.
 pub(super) struct Drawn {

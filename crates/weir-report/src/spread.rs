@@ -39,7 +39,7 @@ impl Spread {
 }
 
 /// The mean of `values`; none if there are none.
-pub(crate) fn mean(values: &[f64]) -> Option<f64> {
+pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
