@@ -110,15 +110,15 @@ impl UnknownController {
 
     /// The error for `name`, which some kernels' TCP has, with what this one's has now.
     pub(super) fn absent(name: &str) -> Self {
-        let mut known: Vec<String> = kernel_controllers().collect();
-        known.push(DCTCP.to_owned());
+        let mut here: Vec<String> = kernel_controllers().collect();
+        here.push(DCTCP.to_owned());
         let elsewhere =
             if weir_cc::find(name).is_ok() { "; or use stack = \"quic\", or --on sim" } else { "" };
         Self {
             stack: "this kernel's TCP",
             name: name.to_owned(),
-            near: ";".to_owned(),
-            known: known.join(", ") + elsewhere,
+            near: near(&known(Stack::Tcp), name),
+            known: here.join(", ") + elsewhere,
         }
     }
 
