@@ -18,8 +18,9 @@ fn a_starved_flow_is_cut_off_and_the_result_says_so() {
         &[
             "name = 'starved', stack = 'tcp', controller = 'cubic', bytes = '20mb'",
             "name = 'long', stack = 'quic', controller = 'cubic', duration = '60s'",
-            "name = 'done', stack = 'tcp', controller = 'cubic', bytes = '50kb'",
-            "name = 'flood', stack = 'udp', rate = '20mbit', start = '500ms'",
+            "name = 'done', stack = 'tcp', controller = 'cubic', bytes = '20kb'",
+            // Late enough for a timeout or two of what is to be done.
+            "name = 'flood', stack = 'udp', rate = '20mbit', start = '1200ms'",
         ],
     );
     scenario.measure.timeout = SimDuration::from_millis(1_800);
