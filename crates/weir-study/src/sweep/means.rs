@@ -64,7 +64,7 @@ const LINK: &[(&str, Of<Link>)] = &[
     ("queue_delay_over_target", |link| link.delay_over_target),
 ];
 
-/// Of the link too, but not of what is kept of it.
+/// Of the link too, but made of the rates of its flows.
 const CLASSES: &str = "class_jain_index";
 
 /// The names of all measures.

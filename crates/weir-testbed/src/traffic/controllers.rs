@@ -110,7 +110,7 @@ impl UnknownController {
 
     /// The error for `name`, which some kernels' TCP has, with what this one's has now.
     pub(super) fn absent(name: &str) -> Self {
-        let mut here: Vec<String> = kernel_controllers().collect();
+        let mut here = kernel_controllers();
         here.push(DCTCP.to_owned());
         let elsewhere =
             if weir_cc::find(name).is_ok() { "; or use stack = \"quic\", or --on sim" } else { "" };
@@ -182,13 +182,13 @@ pub fn find_controller(stack: Stack, name: &str) -> Result<Named, UnknownControl
 
 /// Whether this kernel's TCP has `name` now; more than [`CONTROLLERS`] where others are registered, by eBPF for one.
 pub fn kernel_has_controller(name: &str) -> bool {
-    kernel_controllers().any(|known| known == name)
+    kernel_controllers().iter().any(|known| known == name)
 }
 
 /// What this kernel's TCP has now, modules that are not loaded apart.
-fn kernel_controllers() -> impl Iterator<Item = String> {
+fn kernel_controllers() -> Vec<String> {
     let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-    available.unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>().into_iter()
+    available.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
 
 /// Whether a TCP socket of this process gets `name`, whose module the kernel loads if it has to.

@@ -18,7 +18,7 @@ fn a_starved_flow_is_cut_off_and_the_result_says_so() {
         &[
             "name = 'starved', stack = 'tcp', controller = 'cubic', bytes = '20mb'",
             "name = 'long', stack = 'quic', controller = 'cubic', duration = '60s'",
-            "name = 'done', stack = 'tcp', controller = 'cubic', bytes = '20kb'",
+            "name = 'done', stack = 'tcp', controller = 'cubic', bytes = '50kb'",
             // Late enough for a timeout or two of what is to be done.
             "name = 'flood', stack = 'udp', rate = '20mbit', start = '1200ms'",
         ],
