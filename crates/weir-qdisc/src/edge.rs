@@ -79,19 +79,29 @@ const DEEPEST: Duration = Duration::from_secs(4);
 /// What all flows of a token-bucket marker share.
 #[derive(Clone, Debug)]
 pub struct BucketLevels {
-    /// Rates of the levels in bit/s and the values of packets that they let pass.
-    levels: [(i64, u16); LEVELS],
-    depth: i64,
+    /// Bit/s, rising. 32 bits, so that a product with a time is one instruction for several levels.
+    rates: [u32; LEVELS],
+    /// What a bucket holds, in the unit of [`BucketMarker`].
+    full: [i64; LEVELS],
+    /// Values of packets that a level lets pass.
+    values: [u16; LEVELS],
 }
 
 impl BucketLevels {
     /// Buckets that hold what their rate carries in `depth`, four seconds at most. Smaller buckets than a packet never
     /// let one pass, so `depth` sets the lowest rate of a value: 12 Mbit/s for packets of 1500 bytes at 1 ms.
     pub fn new(depth: Duration) -> Self {
-        let rate = |level: usize| (10_000.0 * 10f64.powf(level as f64 / 30.0)).round() as u64;
-        let levels =
-            std::array::from_fn(|level| (rate(level) as i64, value_of(Rate::from_bits_per_sec(rate(level)))));
-        Self { levels, depth: depth.min(DEEPEST).as_nanos() as i64 }
+        let depth = depth.min(DEEPEST).as_nanos() as i64;
+        let rates = std::array::from_fn(|level| (10_000.0 * 10f64.powf(level as f64 / 30.0)).round() as u32);
+        let full = rates.map(|rate| i64::from(rate) * depth);
+        let values = rates.map(|rate| value_of(Rate::from_bits_per_sec(rate.into())));
+        Self { rates, full, values }
+    }
+
+    /// `tokens` of a level after `gap` nanoseconds.
+    #[inline]
+    fn fill(&self, level: usize, tokens: i64, gap: u32) -> i64 {
+        (tokens + (u64::from(self.rates[level]) * u64::from(gap)) as i64).min(self.full[level])
     }
 }
 
@@ -107,28 +117,27 @@ pub struct BucketMarker {
 impl BucketMarker {
     /// A flow with full buckets.
     pub fn new(shared: &BucketLevels, now: Time) -> Self {
-        let full = std::array::from_fn(|level| shared.levels[level].0 * shared.depth);
-        Self { tokens: Box::new(full), last: now }
+        Self { tokens: Box::new(shared.full), last: now }
     }
 
     /// The value of a packet of `wire_bytes` that comes at `now`: that of the lowest rate whose bucket has tokens for
     /// it, which it takes from that bucket and all of higher rates. The least value if the flow is above all rates.
     pub fn value(&mut self, shared: &BucketLevels, wire_bytes: u32, now: Time) -> u16 {
-        let gap = now.since(self.last).min(DEEPEST).as_nanos() as i64;
+        let gap = now.since(self.last).min(DEEPEST).as_nanos() as u32;
         // Packets are shorter than 16 MiB; the bound keeps a wrong length from an overflow.
         let needed = i64::from(wire_bytes.min(1 << 24)) * 8_000_000_000;
         self.last = now;
-        let mut value = None;
-        for (tokens, (rate, level)) in self.tokens.iter_mut().zip(shared.levels) {
-            *tokens = (*tokens + rate * gap).min(rate * shared.depth);
-            if value.is_none() && *tokens >= needed {
-                value = Some(level);
-            }
-            if value.is_some() {
-                *tokens -= needed;
-            }
+        // Two loops, of which the second has no condition: half the time of one.
+        let lowest = self.tokens.iter_mut().enumerate().position(|(level, tokens)| {
+            *tokens = shared.fill(level, *tokens, gap);
+            *tokens >= needed
+        });
+        let Some(lowest) = lowest else { return 1 };
+        self.tokens[lowest] -= needed;
+        for level in lowest + 1..LEVELS {
+            self.tokens[level] = shared.fill(level, self.tokens[level], gap) - needed;
         }
-        value.unwrap_or(1)
+        shared.values[lowest]
     }
 }
 
@@ -205,11 +214,8 @@ mod tests {
     #[test]
     fn buckets_let_each_level_have_its_rate() {
         let shared = BucketLevels::new(Duration::from_millis(100));
-        assert_eq!(
-            (shared.levels[0].0, shared.levels[30].0, shared.levels[60].0),
-            (10_000, 100_000, 1_000_000)
-        );
-        assert_eq!(shared.levels[LEVELS - 1].0, 926_118_728);
+        assert_eq!((shared.rates[0], shared.rates[30], shared.rates[60]), (10_000, 100_000, 1_000_000));
+        assert_eq!(shared.rates[LEVELS - 1], 926_118_728);
         let (bytes, sent) = (1000, 20_000_000u64);
         let mut marker = BucketMarker::new(&shared, Time::ZERO);
         let mut now = Time::ZERO;
@@ -222,8 +228,8 @@ mod tests {
         // Without the first second, in which buckets were full.
         values.drain(..2500);
         for below in [1_000_000, 5_000_000, 10_000_000] {
-            let level = shared.levels.iter().rev().find(|level| level.0 <= below).unwrap().0;
-            let got = rate_above(&values, sent as f64, level as u64) / level as f64;
+            let level = *shared.rates.iter().rev().find(|rate| **rate <= below).unwrap();
+            let got = rate_above(&values, sent as f64, level.into()) / f64::from(level);
             assert!((0.98..1.02).contains(&got), "{level}: {got}");
         }
     }
