@@ -36,6 +36,11 @@ impl Spread {
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         })
     }
+
+    /// The 95 % confidence interval of the mean; none for one run.
+    pub fn interval(&self) -> Option<[f64; 2]> {
+        (self.runs > 1).then_some([self.mean - self.ci95, self.mean + self.ci95])
+    }
 }
 
 /// The mean of `values`; none if there are none.

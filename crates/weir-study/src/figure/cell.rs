@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::{About, mean};
 use weir_report::result::RunResult;
+use weir_report::spread::Spread;
 
 /// One cell of a figure.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -45,6 +46,11 @@ impl Cell {
     pub fn averaged(mut self) -> Self {
         self.measured = mean(&self.runs);
         self
+    }
+
+    /// The mean over its runs with its confidence; none if none succeeded.
+    pub(super) fn spread(&self) -> Option<Spread> {
+        Spread::of(&self.runs)
     }
 }
 

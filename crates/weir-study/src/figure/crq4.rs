@@ -6,7 +6,7 @@ use serde::Deserialize;
 use weir_core::{Duration, Rate};
 
 use super::setting::{FlowKind, scenario, uses_ecn};
-use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, by_name};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Verdict, by_name};
 use weir_report::result::RunResult;
 
 /// The figure's file.
@@ -138,17 +138,18 @@ impl OfRuns for Crq4 {
 /// The paper's word on a cell, put to the test: "responsive" is a mean score of at least 75, "unresponsive" at most 25.
 fn statement(cell: &Cell) -> Option<Statement> {
     let says = cell.paper_says.as_ref()?;
-    let measured = cell.measured?;
-    let holds = match says.as_str() {
-        "responsive" => measured >= 75.0,
-        "unresponsive" => measured <= 25.0,
+    let spread = cell.spread()?;
+    let verdict = match says.as_str() {
+        "responsive" => Verdict::of(&spread, Some(75.0), None),
+        "unresponsive" => Verdict::of(&spread, None, Some(25.0)),
         _ => return None,
     };
     Some(Statement {
         text: format!("{} at {}, stands as {says}", cell.place.row(), cell.place.column().join(", ")),
         paper: says.clone(),
-        measured: format!("score {measured:.0}"),
-        verdict: holds.into(),
+        measured: format!("score {:.0}", spread.mean),
+        verdict,
+        interval: spread.interval(),
         ..Statement::default()
     })
 }

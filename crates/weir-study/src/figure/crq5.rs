@@ -11,8 +11,9 @@ use weir_qdisc::Switching;
 use weir_qdisc::config::{CrqKeys, QdiscConfig};
 
 use super::setting::{FlowKind, scenario, uses_ecn};
-use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Variant, by_name, mean};
+use super::{About, Cell, Findings, Job, OfRuns, Place, Plan, Statement, Variant, Verdict, by_name, mean};
 use weir_report::result::{RunResult, fct_score};
+use weir_report::spread::Spread;
 use weir_scenario::Flow;
 use weir_testbed::traffic::Stack;
 
@@ -239,6 +240,12 @@ fn add(cell: &mut Cell, baseline: &RunResult, system: &RunResult, run: u32) {
     cell.runs.extend(mean(&scores));
 }
 
+/// What a mean score must be at least, and may be at most.
+type Bounds = [Option<f64>; 2];
+
+/// A score is above zero where flows complete sooner.
+const SOONER: Bounds = [Some(0.0), None];
+
 /// The paper's takeaways, and whether Cubic and the mixes gain against drop-tail what the paper has.
 fn statements(cells: &[Cell]) -> Vec<Statement> {
     let of = |rows: &[&str], column: &[&str]| -> Vec<&Cell> {
@@ -246,15 +253,19 @@ fn statements(cells: &[Cell]) -> Vec<Statement> {
             |cell: &&Cell| rows.contains(&cell.place.row()) && cell.place.column().starts_with(column);
         cells.iter().filter(is_of).collect()
     };
-    let gains = |cell: &Cell| cell.measured > Some(0.0);
     let mut statements = Vec::new();
-    let mut state = |text: &str, paper: &str, cells: Vec<&Cell>, holds: fn(&Cell) -> bool| {
-        if !cells.is_empty() && cells.iter().all(|cell| cell.measured.is_some()) {
+    let mut state = |text: &str, paper: &str, cells: Vec<&Cell>, bounds: fn(&Cell) -> Bounds| {
+        let spreads: Option<Vec<Spread>> = cells.iter().map(|cell| cell.spread()).collect();
+        if let Some(spreads) = spreads.filter(|spreads| !spreads.is_empty()) {
+            let verdicts = spreads.iter().zip(cells).map(|(spread, cell)| {
+                let [least, most] = bounds(cell);
+                Verdict::of(spread, least, most)
+            });
             statements.push(Statement {
                 text: text.to_owned(),
                 paper: paper.to_owned(),
-                measured: list(&cells, |cell| cell.measured),
-                verdict: cells.into_iter().all(holds).into(),
+                verdict: Verdict::of_all(verdicts),
+                measured: spreads.iter().map(with_confidence).collect::<Vec<_>>().join(", "),
                 ..Statement::default()
             });
         }
@@ -263,39 +274,47 @@ fn statements(cells: &[Cell]) -> Vec<Statement> {
         "TCP Cubic (u) completes sooner with CRQ in every setting",
         "all > 0",
         of(&["TCP Cubic (u)"], &[]),
-        gains,
+        |_| SOONER,
     );
     state(
         "Many flows complete sooner with CRQ in every setting",
         "all > 0",
         of(&["Multiple flows"], &[]),
-        gains,
+        |_| SOONER,
     );
     state(
         "Against drop-tail at 5 ms every kind of flow completes sooner with CRQ",
         "0.16 to 0.76",
         cells.iter().filter(|cell| cell.place.column() == ["DT, CoDel/DT", "5ms"]).collect(),
-        gains,
+        |_| SOONER,
     );
     let near = of(&["TCP Cubic (u)", "TCP Cubic (b)", "Multiple flows"], &["DT, CoDel/DT"]);
     state(
         "Against drop-tail TCP Cubic and many flows gain as much as the paper has, within 0.1",
-        &list(&near, |cell| cell.paper),
+        &papers(&near),
         near,
-        |cell| cell.measured.zip(cell.paper).is_some_and(|(score, paper)| (score - paper).abs() <= 0.1),
+        |cell| cell.paper.map_or([None; 2], |paper| [Some(paper - 0.1), Some(paper + 0.1)]),
     );
     state(
         "TCP BBR loses where ECN decides, at 5 ms",
-        "-0.45 -0.44",
+        "-0.45, -0.44",
         of(&["TCP BBR (u)", "TCP BBR (b)"], &["CoDel ECN", "5ms"]),
-        |cell| cell.measured < Some(0.0),
+        |_| [None, Some(0.0)],
     );
     statements
 }
 
-fn list(cells: &[&Cell], score: fn(&Cell) -> Option<f64>) -> String {
-    let scores: Vec<String> = cells.iter().filter_map(|cell| Some(format!("{:.2}", score(cell)?))).collect();
-    scores.join(" ")
+fn papers(cells: &[&Cell]) -> String {
+    let scores: Vec<String> = cells.iter().filter_map(|cell| Some(format!("{:.2}", cell.paper?))).collect();
+    scores.join(", ")
+}
+
+/// A mean score, and the half of its 95 % confidence interval if there is one.
+fn with_confidence(spread: &Spread) -> String {
+    match spread {
+        Spread { runs: 1, mean, .. } => format!("{mean:.2}"),
+        Spread { mean, ci95, .. } => format!("{mean:.2} \u{b1} {ci95:.2}"),
+    }
 }
 
 #[cfg(test)]

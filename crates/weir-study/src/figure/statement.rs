@@ -62,14 +62,24 @@ impl Verdict {
     /// Of the mean of several runs that must be `least` and may be `most`. It takes two runs at least: one says nothing
     /// of how far the next would be from it.
     pub fn of(spread: &Spread, least: Option<f64>, most: Option<f64>) -> Self {
-        let (low, high) = (spread.mean - spread.ci95, spread.mean + spread.ci95);
+        let Some([low, high]) = spread.interval() else { return Self::CannotTell };
         let is_out = least.is_some_and(|least| high < least) || most.is_some_and(|most| low > most);
         let is_in = least.is_none_or(|least| low >= least) && most.is_none_or(|most| high <= most);
-        match (spread.runs, is_in, is_out) {
-            (0 | 1, ..) | (_, false, false) => Self::CannotTell,
-            (_, true, _) => Self::Holds,
-            (_, _, true) => Self::DoesNot,
+        match (is_in, is_out) {
+            (true, _) => Self::Holds,
+            (_, true) => Self::DoesNot,
+            (false, false) => Self::CannotTell,
         }
+    }
+
+    /// Of a statement that needs all of `parts`.
+    pub(super) fn of_all(parts: impl IntoIterator<Item = Self>) -> Self {
+        let worse = |one: Self, other: Self| match (one, other) {
+            (Self::DoesNot, _) | (_, Self::DoesNot) => Self::DoesNot,
+            (Self::Holds, other) => other,
+            (Self::CannotTell, _) => Self::CannotTell,
+        };
+        parts.into_iter().fold(Self::Holds, worse)
     }
 
     /// In words.
@@ -119,5 +129,13 @@ mod tests {
         assert_eq!(of(&[1.0, 1.01, 0.99], None, Some(0.5)), Verdict::DoesNot);
         assert_eq!(of(&[1.0, 1.01, 0.99], Some(0.5), Some(1.0)), Verdict::CannotTell);
         assert_eq!(of(&[1.0], Some(0.5), None), Verdict::CannotTell, "one run has no interval");
+    }
+
+    #[test]
+    fn all_parts_must_hold_and_one_that_does_not_decides() {
+        use Verdict::{CannotTell, DoesNot, Holds};
+        assert_eq!(Verdict::of_all([Holds, Holds]), Holds);
+        assert_eq!(Verdict::of_all([Holds, CannotTell, Holds]), CannotTell);
+        assert_eq!(Verdict::of_all([CannotTell, DoesNot, Holds]), DoesNot);
     }
 }

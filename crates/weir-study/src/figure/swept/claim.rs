@@ -98,9 +98,7 @@ impl Table<'_> {
             at: claim.at.clone(),
             measured: words(claim, spread),
             verdict,
-            interval: spread
-                .filter(|spread| spread.runs > 1)
-                .map(|spread| [spread.mean - spread.ci95, spread.mean + spread.ci95]),
+            interval: spread.and_then(|spread| spread.interval()),
             cause,
         }
     }
