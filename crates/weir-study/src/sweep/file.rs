@@ -20,6 +20,8 @@ pub(super) struct File {
     pub(super) name: String,
     pub(super) world: &'static dyn World,
     pub(super) repeat: u64,
+    /// Whether combinations draw other random numbers than each other.
+    pub(super) independent: bool,
     /// In the order of their first key in the file.
     pub(super) axes: Vec<Axis>,
     pub(super) excluded: Vec<Exclusion>,
@@ -67,7 +69,7 @@ fn sent(texts: &BTreeMap<String, String>, path: &Path) -> io::Result<String> {
     text.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it was not sent along"))
 }
 
-const KEYS: [&str; 7] = ["scenario", "name", "world", "repeat", "sweep", "zip", "exclude"];
+const KEYS: [&str; 8] = ["scenario", "name", "world", "repeat", "independent", "sweep", "zip", "exclude"];
 
 impl Texts {
     /// Those of the file `path`, whose text is `text`; its scenario is still to be found.
@@ -173,7 +175,8 @@ impl File {
             return Err(texts.own(too_many(at.start, cells, most)));
         }
         let name = head.name.unwrap_or_else(stem);
-        Ok(Self { texts, name, world: head.world, repeat: head.repeat, axes, excluded })
+        let Head { world, repeat, independent, .. } = head;
+        Ok(Self { texts, name, world, repeat, independent, axes, excluded })
     }
 }
 
@@ -182,6 +185,7 @@ struct Head {
     name: Option<String>,
     world: &'static dyn World,
     repeat: u64,
+    independent: bool,
 }
 
 impl Head {
@@ -217,7 +221,12 @@ impl Head {
                     Fault::new(value.span().start, "repeat: give a whole number of runs from 1".to_owned())
                 })?,
         };
-        Ok(Self { name, world, repeat })
+        let independent = match root.get("independent").map(|value| (value.get_ref(), value.span().start)) {
+            None => false,
+            Some((DeValue::Boolean(independent), _)) => *independent,
+            Some((_, at)) => return Err(Fault::new(at, "independent: give true or false".to_owned())),
+        };
+        Ok(Self { name, world, repeat, independent })
     }
 }
 

@@ -31,6 +31,7 @@ use weir_scenario::with_nearest_key;
 
 pub use away::{Away, Missing};
 pub(crate) use means::{Numbers, all_numbers as numbers};
+pub(crate) use plan::APART;
 pub use plan::Sweep;
 pub use run::{ShardResult, run, run_shard, write};
 pub use shard::{Shard, ShardError};

@@ -49,6 +49,9 @@ pub(super) struct Cell {
     pub(super) run: u64,
 }
 
+/// How far the first runs of combinations are apart that draw independently.
+pub(crate) const APART: u64 = 1_000_000;
+
 impl Sweep {
     /// Reads a sweep and the scenario that it names, and checks every cell. `most` is how many cells there may be; in
     /// a `large` sweep each may cost more than [`Cost::MOST`](weir_world::Cost::MOST).
@@ -122,7 +125,8 @@ impl Sweep {
             let folder = self.file.texts.folder();
             self.traces.extend(scenario.traces().map(|trace| folder.join(trace.path())));
             let described = self.origin.describe(&scenario);
-            let addresses = (0..self.file.repeat).map(|run| engine::address(&described, run));
+            let first = self.first_run(combination);
+            let addresses = (first..first + self.file.repeat).map(|run| engine::address(&described, run));
             self.addresses.extend(addresses);
         }
         Ok(())
@@ -237,7 +241,13 @@ impl Sweep {
     /// The cell of that number.
     pub(super) fn cell(&self, cell: usize) -> Cell {
         let repeat = self.file.repeat as usize;
-        Cell { combination: cell / repeat, run: (cell % repeat) as u64 }
+        let combination = cell / repeat;
+        Cell { combination, run: self.first_run(combination) + (cell % repeat) as u64 }
+    }
+
+    /// The number of a combination's first run. All draw the same under one number.
+    pub(crate) fn first_run(&self, combination: usize) -> u64 {
+        if self.file.independent { self.combinations[combination] as u64 * APART } else { 0 }
     }
 
     /// The places of a combination's values, one for each axis.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::super::{MOST_CELLS, Sweep, SweepError};
+use super::APART;
 
 const SCENARIO: &str = r#"
 [bottleneck]
@@ -35,6 +36,20 @@ fn error(text: &str) -> String {
         Ok(_) => panic!("{text} is no error"),
         Err(error) => error.to_string(),
     }
+}
+
+#[test]
+fn combinations_draw_alike_or_each_by_itself() {
+    let runs = |independent| {
+        let excluded = "[[exclude]]\n\"seed\" = 1\n\"bottleneck.rtt\" = \"2ms\"";
+        let axes = "[sweep]\n\"seed\" = [1, 2]\n\"bottleneck.rtt\" = [\"1ms\", \"2ms\"]";
+        let text = format!("repeat = 2\nindependent = {independent}\n{axes}\n{excluded}\n");
+        let sweep = load(&text, MOST_CELLS).unwrap();
+        (0..sweep.cells()).map(|cell| sweep.cell(cell).run).collect::<Vec<_>>()
+    };
+    assert_eq!(runs(false), [0, 1, 0, 1, 0, 1]);
+    // The second is excluded, and the others keep their numbers.
+    assert_eq!(runs(true), [0, 1, 2 * APART, 2 * APART + 1, 3 * APART, 3 * APART + 1]);
 }
 
 #[test]
@@ -120,6 +135,7 @@ fn errors_have_file_line_and_remedy() {
         ("[sweep]\n\"bottleneck.qdisc.targett\" = [\"2ms\"]", ["s.toml: line 3: ", "target"]),
         ("[sweep]\nlaw.spin_debonce = [3]", ["s.toml: line 3: ", "did you mean `spin_debounce`?"]),
         ("repeat = 0", ["s.toml: line 2: ", "from 1"]),
+        ("independent = 1", ["s.toml: line 2: ", "true or false"]),
         ("world = \"simm\"", ["s.toml: line 2: ", "did you mean \"sim\"?"]),
         ("repaet = 3", ["s.toml: line 2: ", "did you mean `repeat`?"]),
         ("[sweep]\nrepeat = 3", ["s.toml: line 3: ", "above [sweep]"]),

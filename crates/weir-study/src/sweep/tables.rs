@@ -57,7 +57,7 @@ pub(super) fn write(
             parquet.row(row).map_err(failed(parquet_path.clone()))?;
         }
         let place = sweep.cell(cell);
-        if place.run + 1 == sweep.repeat() {
+        if place.run + 1 == sweep.first_run(place.combination) + sweep.repeat() {
             books.close(place.combination);
         }
     }

@@ -17,6 +17,8 @@ pub(super) struct Combination {
     /// One for each axis of the figure; empty on an axis that the grid does not have.
     pub(super) labels: Vec<String>,
     pub(super) scenario: Scenario,
+    /// The number of its first run.
+    pub(super) first_run: u64,
 }
 
 impl Combination {
@@ -73,7 +75,8 @@ pub(super) fn all(file: &File, variant: &str, quick: bool) -> Vec<Combination> {
                 let by = file.quick.shorter_in.get(name).copied().unwrap_or(file.quick.shorter);
                 shorten(&mut scenario, by);
             }
-            all.push(Combination { is_main: index == 0, grid: name.clone(), labels, scenario });
+            let first_run = sweep.first_run(combination);
+            all.push(Combination { is_main: index == 0, grid: name.clone(), labels, scenario, first_run });
         }
     }
     all

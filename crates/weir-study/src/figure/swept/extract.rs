@@ -9,7 +9,7 @@ use weir_world::{RunOptions, World};
 
 use super::file::Measure;
 use crate::engine::{Job, Keeper, List, Made, Options, Origin, Store, StudyError};
-use crate::sweep::{Numbers, numbers};
+use crate::sweep::{APART, Numbers, numbers};
 
 /// Requests of a workload that are kept to be drawn.
 const REQUESTS: usize = 400;
@@ -40,7 +40,7 @@ impl Extract {
                 delays.push((name, all));
             }
         }
-        let requests = result.workloads.iter().filter(|_| job.run == 0).map(|workload| {
+        let requests = result.workloads.iter().filter(|_| job.run.is_multiple_of(APART)).map(|workload| {
             let ended: Vec<(u64, f64)> =
                 workload.list.iter().filter_map(|row| Some((row.bytes, row.fct_s?))).collect();
             // Every so many of them, so that all sizes are there as often as in all.

@@ -110,7 +110,7 @@ impl Figure for Swept {
             let job = move |run| Job {
                 name: format!("{name}, run {run}"),
                 scenario: scenario.clone(),
-                run: u64::from(run),
+                run: one.first_run + u64::from(run),
             };
             (0..runs).map(job).collect::<Vec<_>>()
         };
