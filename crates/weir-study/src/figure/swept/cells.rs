@@ -19,6 +19,8 @@ pub(super) struct Combination {
     pub(super) scenario: Scenario,
     /// The number of its first run.
     pub(super) first_run: u64,
+    /// How many runs it has in full, if its grid says so itself.
+    pub(super) repeat: Option<u32>,
 }
 
 impl Combination {
@@ -76,7 +78,9 @@ pub(super) fn all(file: &File, variant: &str, quick: bool) -> Vec<Combination> {
                 shorten(&mut scenario, by);
             }
             let first_run = sweep.first_run(combination);
-            all.push(Combination { is_main: index == 0, grid: name.clone(), labels, scenario, first_run });
+            let repeat = u32::try_from(sweep.repeat()).ok().filter(|repeat| *repeat > 1);
+            let (is_main, grid) = (index == 0, name.clone());
+            all.push(Combination { is_main, grid, labels, scenario, first_run, repeat });
         }
     }
     all

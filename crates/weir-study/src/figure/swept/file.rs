@@ -11,7 +11,7 @@ use super::super::About;
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct File {
     pub(super) about: About,
-    /// Runs of each cell.
+    /// Runs of each cell, if its grid does not `repeat` cells itself.
     pub(super) runs: u32,
     pub(super) axis: Vec<AxisFile>,
     /// The grids of each variant, by their files in `figures`. The first is what the figure is about; the

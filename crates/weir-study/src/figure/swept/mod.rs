@@ -84,8 +84,8 @@ impl Swept {
         Self { about: About { axes, ..file.about.clone() }, file }
     }
 
-    fn runs(&self, plan: &Plan) -> u32 {
-        plan.runs_of(self.file.runs, 1)
+    fn runs(&self, plan: &Plan, one: &Combination) -> u32 {
+        plan.runs_of(one.repeat.unwrap_or(self.file.runs), 1)
     }
 
     /// The combinations of a plan. Those of experiments are left out where only some cells are asked for.
@@ -102,9 +102,8 @@ impl Figure for Swept {
     }
 
     fn jobs(&self, plan: &Plan) -> Vec<Job> {
-        let runs = self.runs(plan);
         let of = |one: Combination| {
-            let name = one.name();
+            let (name, runs) = (one.name(), self.runs(plan, &one));
             let mut scenario = one.scenario;
             scenario.seed = plan.seed;
             let job = move |run| Job {
@@ -165,9 +164,9 @@ impl Swept {
         extracts: &Extracts,
         sim: Option<&Extracts>,
     ) -> (Findings, Vec<draw::Drawn>) {
-        let runs = (self.runs(plan) as usize).max(1);
-        let table = Table { axes: &self.file.axis, combinations, runs: by_cell(extracts, runs) };
-        let sim = sim.map(|sim| by_cell(sim, runs));
+        let by_cell = |extracts| by_cell(extracts, combinations.iter().map(|one| self.runs(plan, one)));
+        let table = Table { axes: &self.file.axis, combinations, runs: by_cell(extracts) };
+        let sim = sim.map(by_cell);
         let cells = table.select(None, &Default::default()).into_iter().map(|index| {
             let labels = table.combinations[index].labels.iter().map(String::as_str);
             let mut cell = Cell::at(Place::new(&self.about, labels));
@@ -198,8 +197,9 @@ impl Swept {
 }
 
 /// The runs of each cell, where they have a result.
-fn by_cell(extracts: &Extracts, runs: usize) -> Vec<Vec<Option<&Extract>>> {
-    extracts.chunks(runs).map(|runs| runs.iter().map(|run| run.as_ref().ok()).collect()).collect()
+fn by_cell(extracts: &Extracts, runs: impl Iterator<Item = u32>) -> Vec<Vec<Option<&Extract>>> {
+    let mut rest = extracts.iter().map(|run| run.as_ref().ok());
+    runs.map(|runs| rest.by_ref().take(runs as usize).collect()).collect()
 }
 
 /// The mean of each number over the runs that have it, as `OF: MEASURE`.

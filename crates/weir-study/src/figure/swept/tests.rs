@@ -10,9 +10,9 @@ use super::beside::beside;
 use super::claim::Table;
 use super::extract::Extract;
 use super::file::{Chart, Claim, Labels, Where};
-use super::{Swept, cells, load};
+use super::{Extracts, Swept, by_cell, cells, load};
 use crate::engine::Options;
-use crate::figure::{Plan, Verdict, run};
+use crate::figure::{Figure, Plan, Verdict, run};
 
 /// Each axis and grid that a chart or a claim names exists, and each label that it names is one of its grids'.
 #[test]
@@ -124,6 +124,27 @@ fn variants_can_be_made_in_their_worlds() {
         refused.to_string(),
         "variant paper of figure dualq/7 cannot be made in world emu; use --on with one of: sim"
     );
+}
+
+/// A grid with `repeat` has so many runs of each cell, the others the figure's own number.
+#[test]
+fn each_cell_has_the_runs_of_its_grid() {
+    let figure = load().find(|figure| figure.about.id == "scc/6").unwrap();
+    let plan =
+        |runs| Plan { world: SIM, variant: "paper".to_owned(), quick: false, runs, seed: 1, only: None };
+    let combinations = figure.combinations(&plan(None));
+    let extract = |run: u64| Extract {
+        numbers: vec![("link".to_owned(), "run".to_owned(), run as f64)],
+        ..Extract::default()
+    };
+    let extracts: Extracts = figure.jobs(&plan(None)).iter().map(|job| Ok(extract(job.run))).collect();
+    let runs = combinations.iter().map(|one| figure.runs(&plan(None), one));
+    for (one, cell) in combinations.iter().zip(by_cell(&extracts, runs)) {
+        let numbers = cell.iter().flatten().filter_map(|run| run.number("link", "run"));
+        let expected = (0..if one.is_main { 3 } else { 64 }).map(f64::from);
+        assert!(numbers.eq(expected), "{}", one.name());
+    }
+    assert_eq!(figure.jobs(&plan(Some(2))).len(), 2 * combinations.len());
 }
 
 /// A run with a warning does not count beside others without; where all have one, the cell says so.
