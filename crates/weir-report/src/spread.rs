@@ -41,6 +41,15 @@ impl Spread {
     pub fn interval(&self) -> Option<[f64; 2]> {
         (self.runs > 1).then_some([self.mean - self.ci95, self.mean + self.ci95])
     }
+
+    /// The mean with so many decimals, and behind it half the interval if there is one: `0.71 ± 0.02`.
+    pub fn words(&self, decimals: usize) -> String {
+        let Self { mean, ci95, .. } = self;
+        match self.runs {
+            1 => format!("{mean:.decimals$}"),
+            _ => format!("{mean:.decimals$} \u{b1} {ci95:.decimals$}"),
+        }
+    }
 }
 
 /// The mean of `values`; none if there are none.
@@ -63,6 +72,8 @@ mod tests {
         assert_eq!((spread.mean, spread.min, spread.max, spread.runs), (5.0, 2.0, 9.0, 8));
         assert!((spread.deviation - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
         assert_eq!(Spread::of(&[3.0]).unwrap().deviation, 0.0);
+        assert_eq!(Spread::of(&[3.0]).unwrap().words(2), "3.00");
+        assert_eq!(Spread::of(&[3.0, 3.0]).unwrap().words(1), "3.0 \u{b1} 0.0");
         assert_eq!(Spread::of(&[]), None);
     }
 

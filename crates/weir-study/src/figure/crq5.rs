@@ -243,8 +243,11 @@ fn add(cell: &mut Cell, baseline: &RunResult, system: &RunResult, run: u32) {
 /// What a mean score must be at least, and may be at most.
 type Bounds = [Option<f64>; 2];
 
-/// A score is above zero where flows complete sooner.
-const SOONER: Bounds = [Some(0.0), None];
+/// A score is above zero where flows complete sooner, and zero at parity.
+const SOONER: Bounds = [Some(f64::MIN_POSITIVE), None];
+
+/// And below it where they complete later.
+const LATER: Bounds = [None, Some(-f64::MIN_POSITIVE)];
 
 /// The paper's takeaways, and whether Cubic and the mixes gain against drop-tail what the paper has.
 fn statements(cells: &[Cell]) -> Vec<Statement> {
@@ -265,7 +268,7 @@ fn statements(cells: &[Cell]) -> Vec<Statement> {
                 text: text.to_owned(),
                 paper: paper.to_owned(),
                 verdict: Verdict::of_all(verdicts),
-                measured: spreads.iter().map(with_confidence).collect::<Vec<_>>().join(", "),
+                measured: spreads.iter().map(|spread| spread.words(2)).collect::<Vec<_>>().join(", "),
                 ..Statement::default()
             });
         }
@@ -299,7 +302,7 @@ fn statements(cells: &[Cell]) -> Vec<Statement> {
         "TCP BBR loses where ECN decides, at 5 ms",
         "-0.45, -0.44",
         of(&["TCP BBR (u)", "TCP BBR (b)"], &["CoDel ECN", "5ms"]),
-        |_| [None, Some(0.0)],
+        |_| LATER,
     );
     statements
 }
@@ -307,14 +310,6 @@ fn statements(cells: &[Cell]) -> Vec<Statement> {
 fn papers(cells: &[&Cell]) -> String {
     let scores: Vec<String> = cells.iter().filter_map(|cell| Some(format!("{:.2}", cell.paper?))).collect();
     scores.join(", ")
-}
-
-/// A mean score, and the half of its 95 % confidence interval if there is one.
-fn with_confidence(spread: &Spread) -> String {
-    match spread {
-        Spread { runs: 1, mean, .. } => format!("{mean:.2}"),
-        Spread { mean, ci95, .. } => format!("{mean:.2} \u{b1} {ci95:.2}"),
-    }
 }
 
 #[cfg(test)]

@@ -116,9 +116,7 @@ fn words(claim: &Claim, spread: Option<Spread>) -> String {
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
     match spread {
         None => "not measured".to_owned(),
-        Some(Spread { runs: 1, mean, .. }) => format!("{mean:.decimals$}{unit} in one run"),
-        Some(Spread { runs, mean, ci95, .. }) => {
-            format!("{mean:.decimals$} \u{b1} {ci95:.decimals$}{unit} over {runs} runs")
-        }
+        Some(spread @ Spread { runs: 1, .. }) => format!("{}{unit} in one run", spread.words(decimals)),
+        Some(spread) => format!("{}{unit} over {} runs", spread.words(decimals), spread.runs),
     }
 }
