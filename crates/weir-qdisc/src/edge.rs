@@ -73,6 +73,9 @@ impl RateMarker {
 /// Levels of the token-bucket marker.
 const LEVELS: usize = 150;
 
+/// The rate of the highest level, in bit/s. Flows that send more differ by nothing.
+pub(crate) const HIGHEST: u64 = 926_118_728;
+
 /// The largest depth of buckets, so that tokens fit 64 bits.
 const DEEPEST: Duration = Duration::from_secs(4);
 
@@ -143,7 +146,7 @@ impl BucketMarker {
 
 #[cfg(test)]
 mod tests {
-    use super::{BucketLevels, BucketMarker, LEVELS, RateMarker, value_of};
+    use super::{BucketLevels, BucketMarker, HIGHEST, LEVELS, RateMarker, value_of};
     use weir_core::{Duration, Rate, Seed, Time};
 
     fn rate(bits: u64) -> Rate {
@@ -215,7 +218,7 @@ mod tests {
     fn buckets_let_each_level_have_its_rate() {
         let shared = BucketLevels::new(Duration::from_millis(100));
         assert_eq!((shared.rates[0], shared.rates[30], shared.rates[60]), (10_000, 100_000, 1_000_000));
-        assert_eq!(shared.rates[LEVELS - 1], 926_118_728);
+        assert_eq!(u64::from(shared.rates[LEVELS - 1]), HIGHEST);
         let (bytes, sent) = (1000, 20_000_000u64);
         let mut marker = BucketMarker::new(&shared, Time::ZERO);
         let mut now = Time::ZERO;

@@ -251,6 +251,10 @@ fn what_cannot_work_is_refused_by_name() {
         assert!(error.contains(key), "{line}: {error}");
     }
     assert_eq!(words("codel").build(&link("0", "1ms")).err(), Some(ConfigError::ZeroRate));
+    let buckets = words("csaqm edge buckets");
+    assert!(buckets.build(&link("1gbit", "5ms")).is_ok());
+    let error = buckets.build(&link("10gbit", "5ms")).err().unwrap().to_string();
+    assert!(error.starts_with("edge: ") && error.ends_with("use rate"), "{error}");
     assert!(words("codel target 1024ns interval 120s limit 1514b").build(&link("1mbit", "0")).is_ok());
 }
 

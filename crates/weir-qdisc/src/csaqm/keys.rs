@@ -3,10 +3,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use weir_core::Duration;
+use weir_core::{Duration, Rate};
 
 use super::{Csaqm, CsaqmConfig};
-use crate::edge::EdgeKind;
+use crate::edge::{EdgeKind, HIGHEST};
 use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
 use crate::{Limit, Qdisc};
@@ -66,6 +66,17 @@ impl CsaqmKeys {
             if value < Duration::from_micros(1) || value > LONGEST {
                 return Err(ConfigError::refused(key, format!("{value} is not from 1us to {LONGEST}")));
             }
+        }
+        // Where an equal share of two flows is above all levels, their packets have the least value alike.
+        if self.edge == EdgeWord::Buckets && context.rate.bits_per_sec() > 2 * HIGHEST {
+            let highest = Rate::from_bits_per_sec(HIGHEST);
+            return Err(ConfigError::refused(
+                "edge",
+                format!(
+                    "buckets tells rates apart up to {highest}, too few for a link of {}; use rate",
+                    context.rate
+                ),
+            ));
         }
         let paper = CsaqmConfig::paper(context.rate);
         Ok(CsaqmConfig {
