@@ -48,7 +48,7 @@ pub(crate) struct FigureRunArgs {
     #[arg(long)]
     pub(crate) variant: Option<String>,
     /// Runs per cell [default: the paper's, or 1 with --quick].
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) runs: Option<u32>,
     /// The seed.
     #[arg(long, default_value_t = 1)]
