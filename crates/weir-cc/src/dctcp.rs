@@ -266,6 +266,21 @@ mod tests {
     }
 
     #[test]
+    fn alpha_holds_at_a_sixteenth_of_the_share_once_it_is_below_16() {
+        let settled = |version, alpha| {
+            let mut dctcp = Dctcp { version, alpha, ..Dctcp::new() };
+            for _ in 0..500 {
+                (dctcp.delivered, dctcp.marked) = (100, 9);
+                dctcp.update();
+            }
+            dctcp.alpha
+        };
+        let linux = |alpha| settled(DctcpVersion::Linux, alpha);
+        assert_eq!((linux(15), linux(16), linux(1024)), (5, 80, 95));
+        assert_eq!(settled(DctcpVersion::Linux318, 0), 80);
+    }
+
+    #[test]
     fn the_cut_is_truncated_and_losses_halve() {
         let window = |packets| Window { packets, threshold: packets, credit: 0 };
         let mut dctcp = Dctcp { alpha: 512, ..Dctcp::new() };
