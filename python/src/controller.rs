@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use weir_cc::catalog::{self, Entry};
-use weir_cc::{Choice, Controller, EcnUse, Setup};
+use weir_cc::{Choice, Controller, EcnUse, Setup, Timeout};
 use weir_core::{Duration, Rate, Time};
 
 use crate::ack::{Ack, seconds};
@@ -163,9 +163,9 @@ impl Controller for Own {
         self.call(|py, object| object.call_method1(intern!(py, "on_ack"), (ack,)).map(drop));
     }
 
-    fn on_timeout(&mut self, now: Time, _in_flight: u64) {
-        self.answered = now;
-        let now = now.as_nanos() as f64 / 1e9;
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        self.answered = timeout.now;
+        let now = timeout.now.as_nanos() as f64 / 1e9;
         self.call(|py, object| object.call_method1(intern!(py, "on_timeout"), (now,)).map(drop));
     }
 

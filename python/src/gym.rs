@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use weir_cc::{Ack, Choice, Controller, EcnUse, Family, Setup};
+use weir_cc::{Ack, Choice, Controller, EcnUse, Family, Setup, Timeout};
 use weir_core::{Duration, Event, EventKind, Rate, Seed, Time};
 use weir_qdisc::QdiscConfig;
 use weir_sim::{FlowSpec, HopId, HopSpec, Network, Observer};
@@ -107,9 +107,9 @@ impl Controller for Agent {
         }
     }
 
-    fn on_timeout(&mut self, now: Time, in_flight: u64) {
+    fn on_timeout(&mut self, timeout: &Timeout) {
         match &mut self.inner {
-            Some(inner) => inner.on_timeout(now, in_flight),
+            Some(inner) => inner.on_timeout(timeout),
             None => locked(&self.told).cwnd = LEAST,
         }
     }

@@ -104,6 +104,17 @@ pub struct Ack {
     pub app_limited: bool,
 }
 
+/// The retransmission timer fired.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeout {
+    /// When.
+    pub now: Time,
+    /// Payload bytes that are held to be in flight all the same.
+    pub in_flight: u64,
+    /// The first packet of the stream that was never sent, as in [`Ack::next`].
+    pub next: u64,
+}
+
 /// A packet that was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {

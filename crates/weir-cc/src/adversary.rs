@@ -6,9 +6,7 @@
 //! | a clone of AIMD without reaction: it draws Reno's saw-tooth, but in its own time | [`SawTooth`] |
 //! | dips where the law looks: full rate but in the one round trip that is assessed after a signal (CRQ section III-A compares the window of the signal's cycle with the one two cycles later, which must be below 0.9 of it) | [`Dip`] |
 
-use weir_core::Time;
-
-use crate::{Ack, Controller, EcnUse, Setup};
+use crate::{Ack, Controller, EcnUse, Setup, Timeout};
 
 /// Slow start until the first signal, which senders that answer nothing begin with.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +81,7 @@ impl Controller for SawTooth {
         }
     }
 
-    fn on_timeout(&mut self, _: Time, _: u64) {}
+    fn on_timeout(&mut self, _: &Timeout) {}
 
     fn window(&self) -> u64 {
         self.0.bytes()
@@ -155,7 +153,7 @@ impl Controller for Dip {
         }
     }
 
-    fn on_timeout(&mut self, _: Time, _: u64) {}
+    fn on_timeout(&mut self, _: &Timeout) {}
 
     fn window(&self) -> u64 {
         self.opening.bytes()

@@ -26,7 +26,7 @@ use crate::bbr::{
 };
 use crate::episode::{Episode, State};
 use crate::filter::MaxFilter;
-use crate::{Ack, Controller, EcnUse, RateSample, Sent, Setup};
+use crate::{Ack, Controller, EcnUse, RateSample, Sent, Setup, Timeout};
 
 const HIGH_GAIN: u64 = UNIT * 2885 / 1000 + 1;
 const DRAIN_GAIN: u64 = UNIT * 1000 / 2885;
@@ -482,15 +482,15 @@ impl Controller for Bbr1 {
         self.set_window(ack, bw);
     }
 
-    fn on_timeout(&mut self, _now: Time, in_flight: u64) {
+    fn on_timeout(&mut self, timeout: &Timeout) {
         if self.episode.state() != State::Loss {
             self.save_window();
         }
-        self.episode.on_timeout();
+        self.episode.on_timeout(timeout);
         self.prior_state = State::Loss;
         self.full_bw = 0;
         self.conserving = false;
-        self.window = packets(in_flight, self.mss) + 1;
+        self.window = packets(timeout.in_flight, self.mss) + 1;
     }
 
     fn window(&self) -> u64 {

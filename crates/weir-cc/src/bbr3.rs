@@ -30,7 +30,7 @@ use crate::bbr::{
 };
 use crate::bbr3_params::Bbr3Params;
 use crate::episode::{Episode, State};
-use crate::{Ack, Controller, EcnUse, RateSample, Sent, Setup};
+use crate::{Ack, Controller, EcnUse, RateSample, Sent, Setup, Timeout};
 
 const DRAIN_GAIN: u64 = UNIT * 1000 / 2885;
 const WINDOW_GAIN: u64 = 2 * UNIT;
@@ -477,17 +477,17 @@ impl Controller for Bbr3 {
         self.ecn_in_cycle |= context.ce > 0;
     }
 
-    fn on_timeout(&mut self, _now: Time, in_flight: u64) {
+    fn on_timeout(&mut self, timeout: &Timeout) {
         if self.episode.state() != State::Loss {
             self.save_window();
         }
-        self.episode.on_timeout();
+        self.episode.on_timeout(timeout);
         self.prior_state = State::Loss;
         self.reset_full(0);
         if !self.is_probing() && self.in_flight_lo == NONE {
             self.in_flight_lo = self.window.max(self.prior_window);
         }
-        self.window = packets(in_flight, self.mss) + 1;
+        self.window = packets(timeout.in_flight, self.mss) + 1;
     }
 
     fn window(&self) -> u64 {

@@ -431,7 +431,7 @@ mod tests {
                     let sent = path.delivered();
                     assert!(sent > 150, "{} {family:?}: {sent}", entry.name);
                     assert_eq!(controller.name(), entry.name);
-                    controller.on_timeout(path.now(), 0);
+                    controller.on_timeout(&path.timeout());
                     path.run(&mut *controller, Duration::from_secs(1), &mut || Fate::Arrives);
                     assert!(path.delivered() > sent, "{} {family:?}", entry.name);
                 }

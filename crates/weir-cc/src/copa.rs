@@ -13,10 +13,10 @@
 //! | competing: 1 / delta grows by 1 an RTT, and halves in one with a loss; delta is at most the default's (2.2) | the same, once per window |
 //! | losses ignored in the default mode; timeouts not described | the same; a timeout begins anew with 2 packets |
 
-use weir_core::{Duration, Rate, Time};
+use weir_core::{Duration, Rate};
 
 use crate::filter::MaxFilter;
-use crate::{Ack, Controller, EcnUse, Setup};
+use crate::{Ack, Controller, EcnUse, Setup, Timeout};
 
 /// delta of the default mode.
 const DELTA: f64 = 0.5;
@@ -206,7 +206,7 @@ impl Controller for Copa {
         }
     }
 
-    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {
+    fn on_timeout(&mut self, _: &Timeout) {
         self.window = MINIMUM;
         self.slow_start = true;
         self.swing = Swing::default();

@@ -303,7 +303,7 @@ impl WindowRule for Cubic {
         window.avoid(self.per, acked);
     }
 
-    fn reduce(&mut self, window: &Window, signal: Signal, now: Time) -> u32 {
+    fn reduce(&mut self, window: &Window, _signal: Signal, _now: Time) -> u32 {
         let (packets, beta) = (window.packets, self.shape.beta());
         self.epoch_ms = None;
         self.last_max = if packets < self.last_max {
@@ -311,19 +311,20 @@ impl WindowRule for Cubic {
         } else {
             packets
         };
-        if signal == Signal::Timeout {
-            // The kernel forgets everything but its settings on entering Loss.
-            let now_us = now.as_nanos() / 1000;
-            let hystart = self.hystart.map(|state| HyStart {
-                began_us: now_us,
-                last_ack_us: now_us,
-                shortest_us: u64::MAX,
-                end: state.end,
-                ..HyStart::default()
-            });
-            *self = Self { hystart, limits: self.limits, ..Self::new(self.ecn, self.mss) };
-        }
         ((u64::from(packets) * beta / 1024) as u32).max(2)
+    }
+
+    /// Forgets everything but its settings (`cubictcp_state`).
+    fn time_out(&mut self, now: Time) {
+        let now_us = now.as_nanos() / 1000;
+        let hystart = self.hystart.map(|state| HyStart {
+            began_us: now_us,
+            last_ack_us: now_us,
+            shortest_us: u64::MAX,
+            end: state.end,
+            ..HyStart::default()
+        });
+        *self = Self { hystart, limits: self.limits, shape: self.shape, ..Self::new(self.ecn, self.mss) };
     }
 
     fn resume(&mut self, since: Time, now: Time) {
@@ -424,6 +425,7 @@ mod tests {
         let mut cubic = rule();
         cubic.reduce(&window(1000), Signal::Loss, Time::ZERO);
         assert_eq!(cubic.reduce(&window(900), Signal::Timeout, Time::from_nanos(5)), 630);
+        cubic.time_out(Time::from_nanos(5));
         assert_eq!((cubic.last_max, cubic.delay_us), (0, 0));
     }
 }

@@ -74,6 +74,10 @@ impl WindowRule for CubicRegain {
         threshold
     }
 
+    fn time_out(&mut self, now: Time) {
+        self.cubic.time_out(now);
+    }
+
     fn resume(&mut self, since: Time, now: Time) {
         self.cubic.resume(since, now);
     }

@@ -108,16 +108,17 @@ impl WindowRule for Cubic9438 {
         window.packets = self.exact as u32;
     }
 
-    fn reduce(&mut self, window: &Window, signal: Signal, _now: Time) -> u32 {
+    fn reduce(&mut self, window: &Window, _signal: Signal, _now: Time) -> u32 {
         let packets = f64::from(window.packets);
         self.prior = packets;
         let converges = self.fast_convergence && packets < self.max;
         self.max = if converges { packets * (1.0 + BETA) / 2.0 } else { packets };
         self.epoch = None;
-        if signal == Signal::Timeout {
-            self.max = 0.0;
-        }
         ((packets * BETA) as u32).max(2)
+    }
+
+    fn time_out(&mut self, _now: Time) {
+        (self.epoch, self.max) = (None, 0.0);
     }
 
     fn resume(&mut self, since: Time, now: Time) {

@@ -26,7 +26,7 @@
 
 use weir_core::Time;
 
-use crate::{Ack, Controller, EcnUse, Setup, Signal, Window, WindowRule};
+use crate::{Ack, Controller, EcnUse, Setup, Signal, Timeout, Window, WindowRule};
 
 /// alpha is in units of 1/1024.
 const ALPHA_BITS: u32 = 10;
@@ -221,7 +221,7 @@ impl Controller for Dctcp8257 {
         }
     }
 
-    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {
+    fn on_timeout(&mut self, _: &Timeout) {
         self.reduce(0.5);
         self.window = 1.0;
     }

@@ -13,10 +13,10 @@
 //! | no answer to loss, no least and no largest rate, nothing bounds what is in flight (program) | the same: that is its known weakness |
 //! | retransmissions, timer of 10 s (program) | the transport's; a timeout changes nothing |
 
-use weir_core::{Duration, Rate, Time};
+use weir_core::{Duration, Rate};
 
 use crate::monitor::{MeanRtt, Monitor};
-use crate::{Ack, Controller, EcnUse, Sent, Setup};
+use crate::{Ack, Controller, EcnUse, Sent, Setup, Timeout};
 
 /// Bits per second to begin with.
 const FIRST_RATE: f64 = 1e6;
@@ -105,7 +105,7 @@ impl Controller for Delay {
         }
     }
 
-    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {}
+    fn on_timeout(&mut self, _: &Timeout) {}
 
     fn window(&self) -> u64 {
         u64::MAX

@@ -46,12 +46,6 @@ impl Delivery {
         self.lost
     }
 
-    /// The same totals for a connection that follows on this one.
-    #[must_use]
-    pub fn begin_anew(self) -> Self {
-        Self { app_limited: 0, ..self }
-    }
-
     /// A packet is sent; with it `in_flight` payload bytes are under way, and `restarts` if it is alone.
     pub fn send(&mut self, now: Time, in_flight: u64, restarts: bool) -> Stamp {
         let mut stamp = Stamp::default();

@@ -1,6 +1,6 @@
 //! The states of the kernel's TCP (`enum tcp_ca_state`) for controllers that do without its window reductions.
 
-use crate::Ack;
+use crate::{Ack, Timeout};
 
 /// In the order of the kernel's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,12 +33,13 @@ impl State {
 pub(crate) struct Episode {
     state: State,
     high: u64,
-    next: u64,
     una: u64,
     /// Whether data has been acknowledged since the last timeout.
     progress: bool,
     /// Packets delivered when the state began.
     began: u64,
+    /// Whether the newest acknowledgement ended a state, though it may have begun another.
+    ended: bool,
 }
 
 impl Episode {
@@ -49,7 +50,6 @@ impl Episode {
     /// What an acknowledgement does to the state; `echo` if a mark that it brings matters. Returns whether a recovery
     /// begins with it, perhaps where another ends (`tcp_try_undo_recovery`, then `tcp_enter_recovery`).
     pub(crate) fn on_ack(&mut self, ack: &Ack, echo: bool) -> bool {
-        self.next = ack.next;
         self.progress |= ack.una > self.una;
         self.una = ack.una;
         let over = match self.state {
@@ -57,6 +57,7 @@ impl Episode {
             State::Cwr => ack.una > self.high,
             State::Recovery | State::Loss => ack.una >= self.high,
         };
+        self.ended = over;
         if over {
             self.state = State::Open;
         }
@@ -78,16 +79,21 @@ impl Episode {
         false
     }
 
+    /// Whether the newest acknowledgement led to Open, if only for a moment.
+    pub(crate) const fn ended(&self) -> bool {
+        self.ended
+    }
+
     /// Whether Cwr began with this acknowledgement (one may end an episode and begin the next).
     pub(crate) const fn began(&self, ack: &Ack) -> bool {
         self.began == ack.total_delivered
     }
 
     /// The retransmission timer fires. Returns whether the controller is told of it.
-    pub(crate) fn on_timeout(&mut self) -> bool {
+    pub(crate) fn on_timeout(&mut self, timeout: &Timeout) -> bool {
         let news = self.state.timeout_is_news(self.una >= self.high, self.progress);
         self.state = State::Loss;
-        self.high = self.next;
+        self.high = timeout.next;
         self.progress = false;
         news
     }
@@ -96,6 +102,8 @@ impl Episode {
 #[cfg(test)]
 mod tests {
     use super::{Episode, State};
+    use crate::Timeout;
+    use weir_core::Time;
 
     #[test]
     fn a_timeout_is_news_unless_it_falls_into_what_is_being_answered() {
@@ -109,8 +117,9 @@ mod tests {
             (State::Loss, 9, false, false),
             (State::Loss, 9, true, true),
         ] {
-            let mut episode = Episode { state, una, progress, high: 10, next: 12, began: 0 };
-            assert_eq!(episode.on_timeout(), news, "{state:?} {una} {progress}");
+            let mut episode = Episode { state, una, progress, high: 10, ..Episode::default() };
+            let timeout = Timeout { now: Time::ZERO, in_flight: 0, next: 12 };
+            assert_eq!(episode.on_timeout(&timeout), news, "{state:?} {una} {progress}");
             assert_eq!((episode.state, episode.high, episode.progress), (State::Loss, 12, false));
         }
     }

@@ -14,7 +14,7 @@
 use weir_core::{Random, Rate, Time};
 
 use crate::adversary::Opening;
-use crate::{Ack, Controller, EcnUse, Setup};
+use crate::{Ack, Controller, EcnUse, Setup, Timeout};
 
 /// What an [`Evader`] does. In scenarios they are words behind its name: `evader depth 20 hold 2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,7 +235,7 @@ impl Controller for Evader {
         }
     }
 
-    fn on_timeout(&mut self, _: Time, _: u64) {}
+    fn on_timeout(&mut self, _: &Timeout) {}
 
     fn window(&self) -> u64 {
         self.opening.bytes()

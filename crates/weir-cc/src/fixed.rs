@@ -1,10 +1,10 @@
 //! Senders that do not answer to congestion: a fixed window, and a constant rate. Both are given, or found by slow start
 //! up to the first signal, as the [adversaries](crate::SawTooth) find theirs.
 
-use weir_core::{Rate, Time};
+use weir_core::Rate;
 
 use crate::adversary::Opening;
-use crate::{Ack, Controller, EcnUse, Setup};
+use crate::{Ack, Controller, EcnUse, Setup, Timeout};
 
 /// Keeps the same number of bytes in flight, whatever happens.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl Controller for FixedWindow {
         }
     }
 
-    fn on_timeout(&mut self, _: Time, _: u64) {}
+    fn on_timeout(&mut self, _: &Timeout) {}
 
     fn window(&self) -> u64 {
         match &self.0 {
@@ -101,7 +101,7 @@ impl Controller for ConstantRate {
         }
     }
 
-    fn on_timeout(&mut self, _: Time, _: u64) {}
+    fn on_timeout(&mut self, _: &Timeout) {}
 
     fn window(&self) -> u64 {
         match (self.rate, &self.opening) {
@@ -140,7 +140,7 @@ mod tests {
             let window = found.1.map_or(found.0, |rate| rate.bytes_in(Duration::from_millis(20)).0);
             assert!((15_000..=90_000).contains(&window), "{}: {window}", sender.name());
             path.run(&mut *sender, Duration::from_secs(2), &mut || Fate::Marked);
-            sender.on_timeout(path.now(), 0);
+            sender.on_timeout(&path.timeout());
             assert_eq!(found, (sender.window(), sender.pacing()), "{}", sender.name());
         }
     }

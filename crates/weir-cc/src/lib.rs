@@ -50,7 +50,7 @@ mod responses;
 #[cfg(test)]
 mod testing;
 
-pub use ack::{Ack, Count, LossSample, RateSample, Sent};
+pub use ack::{Ack, Count, LossSample, RateSample, Sent, Timeout};
 pub use adversary::{Dip, DipParams, SawTooth};
 pub use bbr1::Bbr1;
 pub use bbr3::Bbr3;
@@ -140,9 +140,9 @@ pub trait Controller: Send + Sync {
     /// An acknowledgement was processed, or a timer declared packets lost (then nothing was delivered).
     fn on_ack(&mut self, ack: &Ack);
 
-    /// The retransmission timer fired with nothing heard since (TCP's RTO, QUIC's persistent congestion); `in_flight`
-    /// bytes are now held lost.
-    fn on_timeout(&mut self, now: Time, in_flight: u64);
+    /// The retransmission timer fired with nothing heard since (TCP's RTO, QUIC's persistent congestion): what was sent is
+    /// held lost.
+    fn on_timeout(&mut self, timeout: &Timeout);
 
     /// Payload bytes that may be in flight.
     fn window(&self) -> u64;

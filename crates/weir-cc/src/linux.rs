@@ -19,7 +19,7 @@
 use weir_core::{Duration, Time};
 
 use crate::episode::State;
-use crate::{Ack, Controller, EcnUse, Sent, Setup, Signal, Window, WindowRule};
+use crate::{Ack, Controller, EcnUse, Sent, Setup, Signal, Timeout, Window, WindowRule};
 
 /// Proportional rate reduction (RFC 6937; the kernel always uses its slow-start reduction bound).
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +43,6 @@ pub struct Linux<R> {
     high: u64,
     reduction: Reduction,
     una: u64,
-    next: u64,
     /// Whether anything arrived since the last timeout.
     progress: bool,
     /// When the sender last sent something, and the timeout after which its window is stale.
@@ -63,7 +62,6 @@ impl<R: WindowRule> Linux<R> {
             high: 0,
             reduction: Reduction::default(),
             una: 0,
-            next: 0,
             progress: true,
             last_sent: Time::ZERO,
             stale_after: Duration::from_secs(1),
@@ -185,7 +183,6 @@ impl<R: WindowRule> Controller for Linux<R> {
     fn on_ack(&mut self, ack: &Ack) {
         let advanced = ack.una > self.una;
         self.una = ack.una;
-        self.next = ack.next;
         self.progress |= advanced;
         // RFC 6298 with the kernel's floor of 200 ms; the exact timeout is the transport's affair.
         self.stale_after = Duration::from_nanos((ack.smoothed_rtt.as_nanos() * 2).max(200_000_000));
@@ -198,12 +195,13 @@ impl<R: WindowRule> Controller for Linux<R> {
         }
     }
 
-    fn on_timeout(&mut self, now: Time, _in_flight: u64) {
+    fn on_timeout(&mut self, timeout: &Timeout) {
         if self.state.timeout_is_news(self.una >= self.high, self.progress) {
-            self.window.threshold = self.rule.reduce(&self.window, Signal::Timeout, now).max(2);
+            self.window.threshold = self.rule.reduce(&self.window, Signal::Timeout, timeout.now).max(2);
         }
+        self.rule.time_out(timeout.now);
         self.state = State::Loss;
-        self.high = self.next;
+        self.high = timeout.next;
         self.progress = false;
         self.window.packets = 1;
         self.window.credit = 0;
@@ -221,8 +219,8 @@ impl<R: WindowRule> Controller for Linux<R> {
 #[cfg(test)]
 mod tests {
     use super::{Linux, State};
-    use crate::testing::{Path, setup};
-    use crate::{Controller, Dctcp, EcnUse, Reno, Sent};
+    use crate::testing::{Fate, Path, setup};
+    use crate::{Controller, Cubic, Dctcp, EcnUse, Reno, Sent};
     use weir_core::Duration;
 
     #[test]
@@ -302,11 +300,45 @@ mod tests {
     }
 
     #[test]
+    fn what_was_lost_by_a_timeout_is_answered_once() {
+        // Of the initial window nothing was acknowledged, of the other what came before it.
+        for rounds in [0, 2] {
+            let mut reno = Linux::new(Reno::new(EcnUse::Off), &setup());
+            let mut path = Path::new(20);
+            for _ in 0..rounds {
+                path.round(&mut reno, |_| false);
+            }
+            let window = reno.packets().packets;
+            path.round(&mut reno, |_| true);
+            path.step(&mut reno, &mut || Fate::Arrives);
+            assert_eq!((reno.state, reno.packets().threshold), (State::Loss, window / 2));
+            for _ in 0..12 {
+                path.round(&mut reno, |_| false);
+                assert_eq!(reno.packets().threshold, window / 2, "after {rounds} round trips");
+            }
+            assert_eq!((reno.state, path.timeouts), (State::Open, 1));
+        }
+    }
+
+    #[test]
+    fn a_timeout_in_the_midst_of_a_recovery_resets_the_rule_without_another_reduction() {
+        let mut cubic = Linux::new(Cubic::new(EcnUse::Off, setup().mss), &setup());
+        let mut path = Path::grown(&mut cubic);
+        path.round(&mut cubic, |index| index == 0);
+        let threshold = cubic.packets().threshold;
+        assert_eq!(cubic.state, State::Recovery);
+        cubic.on_timeout(&path.timeout());
+        assert_eq!((cubic.state, cubic.packets().threshold), (State::Loss, threshold));
+        let rule = format!("{:?}", cubic.rule());
+        assert!(rule.contains("last_max: 0,"), "{rule}");
+    }
+
+    #[test]
     fn a_timeout_begins_anew_with_one_packet() {
         let mut reno = Linux::new(Reno::new(EcnUse::Off), &setup());
         let mut path = Path::new(20);
         path.round(&mut reno, |_| false);
-        reno.on_timeout(path.now(), 0);
+        reno.on_timeout(&path.timeout());
         assert_eq!(reno.window(), u64::from(setup().mss));
         assert_eq!(reno.packets().threshold, 10);
     }

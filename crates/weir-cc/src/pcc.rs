@@ -4,7 +4,7 @@
 use weir_core::{Duration, Random, Rate, Time};
 
 use crate::monitor::{Interval, MeanRtt, Monitor};
-use crate::{Ack, Controller, EcnUse, Sent, Setup};
+use crate::{Ack, Controller, EcnUse, Sent, Setup, Timeout};
 
 /// In what the senders of the versions differ.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ impl<A: Ascent> Controller for Pcc<A> {
         }
     }
 
-    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {}
+    fn on_timeout(&mut self, _: &Timeout) {}
 
     fn window(&self) -> u64 {
         self.trials.window()

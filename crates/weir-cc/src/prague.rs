@@ -27,7 +27,7 @@ use weir_core::{Duration, Rate, Time};
 use crate::bbr::micros_of;
 use crate::episode::{Episode, State};
 use crate::window::NO_THRESHOLD;
-use crate::{Ack, Controller, EcnUse, Setup};
+use crate::{Ack, Controller, EcnUse, Setup, Timeout};
 
 /// alpha and the window have this many binary digits after the point.
 const BITS: u32 = 20;
@@ -264,10 +264,12 @@ impl Controller for Prague {
         self.marked += u64::from(ack.ce.packets);
         self.seen_mark |= ack.ce.packets > 0;
         let recovers = self.episode.on_ack(ack, ack.ce.packets > 0);
+        if self.episode.ended() {
+            self.in_loss = false;
+        }
         match self.episode.state() {
             State::Recovery if recovers => self.lose(),
             State::Cwr if self.episode.began(ack) => self.reduce(ack.now),
-            State::Open => self.in_loss = false,
             _ => {}
         }
         let done = self.grow(ack);
@@ -280,8 +282,8 @@ impl Controller for Prague {
         self.update_alpha(ack);
     }
 
-    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {
-        if self.episode.on_timeout() {
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        if self.episode.on_timeout(timeout) {
             self.lose();
         }
         if self.is_whole() {
@@ -328,8 +330,8 @@ impl Controller for Prague {
 #[cfg(test)]
 mod tests {
     use super::{Episode, ONE, Prague, PragueParams, PragueVersion, packets};
-    use crate::Controller;
     use crate::testing::{Fate, Path, setup};
+    use crate::{Controller, Timeout};
     use weir_core::{Duration, Ecn, Time};
 
     #[test]
@@ -343,6 +345,18 @@ mod tests {
         prague.lose();
         assert!((prague.exact as f64 / ONE as f64 - 47.5).abs() < 1e-4);
         assert_eq!(prague.ecn().codepoint(), Ecn::Ect1);
+    }
+
+    #[test]
+    fn a_recovery_is_over_though_a_mark_comes_with_its_end() {
+        let mut prague = Prague::new(PragueParams::default(), &setup());
+        let mut path = Path::grown(&mut prague);
+        path.round(&mut prague, |index| index == 0);
+        assert!(prague.in_loss);
+        for _ in 0..3 {
+            path.marked_round(&mut prague, |_| false, |_| true);
+        }
+        assert!(!prague.in_loss, "{:?}", prague.episode);
     }
 
     #[test]
@@ -421,7 +435,7 @@ mod tests {
     #[test]
     fn whole_packets_are_two_again_with_the_first_acknowledgement_after_a_timeout() {
         let mut prague = whole();
-        prague.on_timeout(Time::from_nanos(1), 0);
+        prague.on_timeout(&Timeout { now: Time::from_nanos(1), in_flight: 0, next: 0 });
         assert_eq!(prague.window, 1);
         prague.step();
         assert_eq!((prague.window, prague.exact), (2, packets(2)));
@@ -444,7 +458,7 @@ mod tests {
                 prague.episode = Episode::default();
             }
             prague.exact = packets(2);
-            prague.on_timeout(Time::from_nanos(1), 0);
+            prague.on_timeout(&Timeout { now: Time::from_nanos(1), in_flight: 0, next: 0 });
             prague.step();
             assert_eq!(prague.window, window, "{answers}");
         }

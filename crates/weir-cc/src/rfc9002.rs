@@ -8,10 +8,11 @@
 //! | no growth for packets sent before the recovery period began | the same, by the newest packet of an acknowledgement |
 //! | persistent congestion: the smallest window, two packets | the same, when the transport says so |
 //! | no growth when the sender was not limited by the window | the same |
+//! | a pause of the application is no time in which CUBIC grows (RFC 9438 section 5.8) | the same, [`WindowRule::resume`] |
 
 use weir_core::Time;
 
-use crate::{Ack, Controller, EcnUse, Setup, Signal, Window, WindowRule};
+use crate::{Ack, Controller, EcnUse, Sent, Setup, Signal, Timeout, Window, WindowRule};
 
 /// `kMinimumWindow`, in packets.
 const MINIMUM: u32 = 2;
@@ -24,12 +25,20 @@ pub struct Rfc9002<R> {
     window: Window,
     /// When the present recovery period began; packets sent until then belong to the congestion that began it.
     recovery: Option<Time>,
+    /// When the sender last sent something.
+    last_sent: Time,
 }
 
 impl<R: WindowRule> Rfc9002<R> {
     /// A connection that begins.
     pub fn new(rule: R, setup: &Setup) -> Self {
-        Self { rule, mss: setup.mss.max(1), window: Window::new(setup.initial_window), recovery: None }
+        Self {
+            rule,
+            mss: setup.mss.max(1),
+            window: Window::new(setup.initial_window),
+            recovery: None,
+            last_sent: Time::ZERO,
+        }
     }
 
     /// The rule, to be asked for its state.
@@ -59,6 +68,13 @@ impl<R: WindowRule> Controller for Rfc9002<R> {
         self.rule.name()
     }
 
+    fn on_sent(&mut self, sent: &Sent) {
+        if sent.restarts && self.last_sent > Time::ZERO {
+            self.rule.resume(self.last_sent, sent.now);
+        }
+        self.last_sent = sent.now;
+    }
+
     fn on_ack(&mut self, ack: &Ack) {
         self.rule.observe(ack, &mut self.window);
         if ack.lost.packets > 0 && !self.is_old(ack.lost_sent) {
@@ -71,8 +87,9 @@ impl<R: WindowRule> Controller for Rfc9002<R> {
         }
     }
 
-    fn on_timeout(&mut self, now: Time, _in_flight: u64) {
-        self.reduce(Signal::Timeout, now);
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        self.reduce(Signal::Timeout, timeout.now);
+        self.rule.time_out(timeout.now);
         self.window.packets = MINIMUM;
         self.recovery = None;
     }
@@ -89,8 +106,43 @@ impl<R: WindowRule> Controller for Rfc9002<R> {
 #[cfg(test)]
 mod tests {
     use super::Rfc9002;
-    use crate::testing::{Path, setup};
-    use crate::{EcnUse, Reno};
+    use crate::testing::{MSS, Path, setup};
+    use crate::{Ack, Controller, EcnUse, Reno, Sent, Signal, Window, WindowRule};
+    use weir_core::{Duration, Time};
+
+    /// Notes the pauses that it is told of.
+    #[derive(Default)]
+    struct Pauses(Vec<(Time, Time)>);
+
+    impl WindowRule for Pauses {
+        fn name(&self) -> &'static str {
+            "pauses"
+        }
+
+        fn ecn(&self) -> EcnUse {
+            EcnUse::Off
+        }
+
+        fn grow(&mut self, _: &mut Window, _: u32, _: &Ack) {}
+
+        fn reduce(&mut self, window: &Window, _: Signal, _: Time) -> u32 {
+            window.packets
+        }
+
+        fn resume(&mut self, since: Time, now: Time) {
+            self.0.push((since, now));
+        }
+    }
+
+    #[test]
+    fn the_rule_hears_of_pauses_of_the_application() {
+        let mut quic = Rfc9002::new(Pauses::default(), &setup());
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        for (second, restarts) in [(1, true), (2, false), (9, true)] {
+            quic.on_sent(&Sent { now: at(second), bytes: MSS, in_flight: u64::from(MSS), restarts });
+        }
+        assert_eq!(quic.rule().0, [(at(2), at(9))]);
+    }
 
     #[test]
     fn a_loss_halves_the_window_at_once_and_only_once() {

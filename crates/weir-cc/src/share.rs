@@ -29,7 +29,7 @@ use weir_core::{Duration, Rate, Time};
 
 use crate::bbr::micros;
 use crate::filter::MaxFilter;
-use crate::{Ack, Controller, EcnUse, Sent, Setup};
+use crate::{Ack, Controller, EcnUse, Sent, Setup, Timeout};
 
 /// A train's rate is a little high where the train met an empty queue.
 const OF_TRAIN: f64 = 0.98;
@@ -354,7 +354,7 @@ impl Controller for Share {
         }
     }
 
-    fn on_timeout(&mut self, _now: Time, _in_flight: u64) {
+    fn on_timeout(&mut self, _: &Timeout) {
         self.stage = Stage::Steady;
         self.after_loss = ROUNDS_AFTER_LOSS;
         let floor = self.min_rtt().map_or(0.0, |rtt| FLOOR_PACKETS * self.mss * 8.0 / rtt);
@@ -549,7 +549,7 @@ mod tests {
         let window = share.window() as f64;
         assert!((product..1.1 * product).contains(&window), "{window}");
         let rate = share.pacing().unwrap();
-        share.on_timeout(path.now(), 0);
+        share.on_timeout(&path.timeout());
         let halved = share.pacing().unwrap().bits_per_sec() as f64 / rate.bits_per_sec() as f64;
         assert!((0.45..0.55).contains(&halved), "{halved}");
         assert!(share.window() >= u64::from(MSS));

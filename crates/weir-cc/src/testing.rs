@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use weir_core::{Duration, Random, Seed, Time};
 
-use crate::{Ack, Controller, Count, LossSample, RateSample, Sent, Setup};
+use crate::{Ack, Controller, Count, LossSample, RateSample, Sent, Setup, Timeout};
 
 pub(crate) const MSS: u32 = 1448;
 
@@ -171,6 +171,11 @@ impl Path {
         self
     }
 
+    /// What a controller is told if the retransmission timer fires.
+    pub(crate) fn timeout(&self) -> Timeout {
+        Timeout { now: self.now, in_flight: self.in_flight * u64::from(MSS), next: self.next }
+    }
+
     pub(crate) fn now(&self) -> Time {
         self.now
     }
@@ -282,7 +287,7 @@ impl Path {
         self.in_flight -= self.missing.len() as u64;
         self.again.extend(self.missing.drain(..).map(|packet| packet.number));
         self.timeouts += 1;
-        controller.on_timeout(self.now, self.in_flight * u64::from(MSS));
+        controller.on_timeout(&self.timeout());
         assert!(self.fits(controller), "{} is stuck", controller.name());
     }
 

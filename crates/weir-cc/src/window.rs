@@ -91,6 +91,9 @@ pub trait WindowRule: Send + Sync {
         None
     }
 
+    /// A timeout was answered, by a reduction or in the midst of one.
+    fn time_out(&mut self, _now: Time) {}
+
     /// Sending begins again after a pause from `since` in which the application had nothing to send.
     fn resume(&mut self, _since: Time, _now: Time) {}
 }

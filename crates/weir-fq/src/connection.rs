@@ -1,6 +1,6 @@
 //! A connection of two sub-flows: detects, chooses a controller, and looks again.
 
-use weir_cc::{Ack, Controller, Count, EcnUse, Sent};
+use weir_cc::{Ack, Controller, Count, EcnUse, Sent, Timeout};
 use weir_core::{Duration, Rate, Time};
 
 use crate::flying::Flying;
@@ -228,13 +228,13 @@ impl Connection {
     }
 
     /// The retransmission timer of a sub-flow has fired.
-    pub fn on_timeout(&mut self, sub_flow: SubFlow, now: Time, in_flight: u64) {
+    pub fn on_timeout(&mut self, sub_flow: SubFlow, timeout: &Timeout) {
         if sub_flow == SubFlow::Heavy
             && let Some(controller) = &mut self.controller
         {
-            controller.on_timeout(now, in_flight);
+            controller.on_timeout(timeout);
         }
-        self.go_on(now);
+        self.go_on(timeout.now);
     }
 
     /// Bytes that a sub-flow may have in flight.

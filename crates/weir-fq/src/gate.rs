@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_cc::{Ack, Controller, EcnUse, Sent};
+use weir_cc::{Ack, Controller, EcnUse, Sent, Timeout};
 use weir_core::{Duration, Rate, Time};
 
 use crate::{Connection, SubFlow};
@@ -51,8 +51,8 @@ impl Controller for Gate {
         self.connection.lock().on_ack(self.sub_flow, ack);
     }
 
-    fn on_timeout(&mut self, now: Time, in_flight: u64) {
-        self.connection.lock().on_timeout(self.sub_flow, now, in_flight);
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        self.connection.lock().on_timeout(self.sub_flow, timeout);
     }
 
     fn window(&self) -> u64 {

@@ -293,8 +293,8 @@ impl fmt::Display for Shared {
 
 #[cfg(test)]
 mod tests {
-    use weir_cc::{Ack, Controller};
-    use weir_core::{QueueChoice, Rate, Time};
+    use weir_cc::{Ack, Controller, Timeout};
+    use weir_core::{QueueChoice, Rate};
 
     use super::Share;
 
@@ -326,7 +326,7 @@ mod tests {
             "constant"
         }
         fn on_ack(&mut self, _: &Ack) {}
-        fn on_timeout(&mut self, _: Time, _: u64) {}
+        fn on_timeout(&mut self, _: &Timeout) {}
         fn window(&self) -> u64 {
             1 << 30
         }

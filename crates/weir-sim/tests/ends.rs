@@ -254,7 +254,7 @@ impl weir_cc::Controller for Greeted {
 
     fn on_ack(&mut self, _: &weir_cc::Ack) {}
 
-    fn on_timeout(&mut self, _: Time, _: u64) {}
+    fn on_timeout(&mut self, _: &weir_cc::Timeout) {}
 
     fn window(&self) -> u64 {
         14_480

@@ -25,7 +25,9 @@ use std::time::Instant;
 
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
-use weir_cc::{Ack, Choice, Count, Delivery, EcnUse, Entry, Family, LossSample, Rtt, Sent, Setup, Stamp};
+use weir_cc::{
+    Ack, Choice, Count, Delivery, EcnUse, Entry, Family, LossSample, Rtt, Sent, Setup, Stamp, Timeout,
+};
 use weir_core::{Duration, Random, Time};
 
 use crate::clock::Clock;
@@ -349,7 +351,8 @@ impl Controller for Bridge {
         }
         self.report(now, prior, false);
         if is_persistent {
-            self.controller.on_timeout(now, self.in_flight);
+            let timeout = Timeout { now, in_flight: self.in_flight, next: self.next() };
+            self.controller.on_timeout(&timeout);
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use noq_proto::congestion::{Controller, ControllerFactory};
-use weir_cc::{Ack, EcnUse};
+use weir_cc::{Ack, EcnUse, Timeout};
 use weir_core::{Duration, Rate, Time};
 use weir_fq::{Gate, Shared, SubFlow};
 
@@ -109,9 +109,9 @@ impl weir_cc::Controller for HeldGate {
         }
     }
 
-    fn on_timeout(&mut self, now: Time, in_flight: u64) {
+    fn on_timeout(&mut self, timeout: &Timeout) {
         if self.has_begun() {
-            self.gate.on_timeout(now, in_flight);
+            self.gate.on_timeout(timeout);
         }
     }
 

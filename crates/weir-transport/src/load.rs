@@ -220,8 +220,8 @@ impl Inflow {
 mod tests {
     use std::time::Duration;
 
-    use weir_cc::{Ack, Controller, EcnUse};
-    use weir_core::{Rate, Time};
+    use weir_cc::{Ack, Controller, EcnUse, Timeout};
+    use weir_core::Rate;
     use weir_fq::{Connection, Options, SubFlow};
 
     use super::{Sink, Source};
@@ -247,7 +247,7 @@ mod tests {
 
         fn on_ack(&mut self, _: &Ack) {}
 
-        fn on_timeout(&mut self, _: Time, _: u64) {}
+        fn on_timeout(&mut self, _: &Timeout) {}
 
         fn window(&self) -> u64 {
             u64::MAX

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weir_cc::{Ack, Controller, EcnUse};
+use weir_cc::{Ack, Controller, EcnUse, Timeout};
 use weir_core::{Duration, Event, EventKind, FlowId, QueueId, Random, Rate, Seed, Time};
 use weir_sim::{FlowSpec, HopId, HopSpec, Kind, Network, Observer};
 
@@ -29,7 +29,7 @@ impl Controller for Constant {
         EcnUse::Scalable
     }
     fn on_ack(&mut self, _: &Ack) {}
-    fn on_timeout(&mut self, _: Time, _: u64) {}
+    fn on_timeout(&mut self, _: &Timeout) {}
     fn window(&self) -> u64 {
         1 << 30
     }

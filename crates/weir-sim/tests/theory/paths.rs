@@ -1,6 +1,6 @@
 //! Paths on which a response function is measured.
 
-use weir_cc::{Ack, Controller, EcnUse, Setup};
+use weir_cc::{Ack, Controller, EcnUse, Setup, Timeout};
 use weir_core::{Duration, Ecn, Packet, Rate, Seed, Time};
 use weir_sim::{
     Carried, EndOptions, Feedback, FlowId, FlowSpec, HopId, HopSpec, Network, Observer, ReceiverConfig,
@@ -141,7 +141,7 @@ impl Controller for EveryRound {
         }
     }
 
-    fn on_timeout(&mut self, _: Time, _: u64) {}
+    fn on_timeout(&mut self, _: &Timeout) {}
 
     fn window(&self) -> u64 {
         self.window as u64 * u64::from(MSS)
@@ -180,7 +180,7 @@ impl Controller for SawTooth {
         }
     }
 
-    fn on_timeout(&mut self, _: Time, _: u64) {}
+    fn on_timeout(&mut self, _: &Timeout) {}
 
     fn window(&self) -> u64 {
         self.window as u64 * u64::from(MSS)

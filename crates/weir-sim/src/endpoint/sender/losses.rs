@@ -1,6 +1,6 @@
 //! When a sender takes packets for lost, and when it probes; the table in [`sender`](super) says by which rules.
 
-use weir_cc::{Ack, LossSample, Rtt};
+use weir_cc::{Ack, LossSample, Rtt, Timeout};
 use weir_core::{Duration, Time};
 
 use super::{Recovery, Sender, Ticks};
@@ -168,7 +168,6 @@ impl Sender {
     }
 
     fn lose_everything(&mut self, now: Time) {
-        let in_flight = self.in_flight;
         for number in self.sent.first()..self.sent.end() {
             let Some(packet) = self.sent.get_mut(number) else { continue };
             if packet.fate == Fate::Flying {
@@ -180,7 +179,7 @@ impl Sender {
         self.flying_from = self.sent.end();
         self.loss_due = Time::MAX;
         self.missing.time_out(self.next);
-        self.controller.on_timeout(now, in_flight);
+        self.controller.on_timeout(&Timeout { now, in_flight: self.in_flight, next: self.next });
     }
 
     /// A probe is due if nothing is heard from now on.
