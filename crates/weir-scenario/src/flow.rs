@@ -116,7 +116,7 @@ keys! {
     /// The congestion window to begin with (RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
     initial_window: Option<u32> = None
-        => Key::of("packets").least(1).because(" packet").usual("`10`").sim().tcp_and_quic();
+        => Key::of("packets").within(1, 1_000_000).usual("`10`").sim().tcp_and_quic();
 
     /// Packets that a paced sender lets go together at least (`net.ipv4.tcp_min_tso_segs`). Prague below some 30 Mbit/s
     /// takes the second of two for a queue. A flow with `detector` sends each packet at a time of its own.

@@ -142,7 +142,7 @@ fn errors_name_the_place_and_the_remedy() {
         ("\"1s\"", "\"400s\"", "measure.timeout: flow 'UDP' starts at 400s"),
         ("bytes = \"10mb\"", "", "no flow has 'bytes' or 'duration'"),
         ("count = 2", "gso = 46", "gso: must lie between 1 and 45"),
-        ("count = 2", "initial_window = 0", "initial_window: must be at least 1"),
+        ("count = 2", "initial_window = 0", "initial_window: must lie between 1 and 1000000"),
         ("count = 2", "min_burst = 0", "min_burst: must be at least 1"),
         ("count = 2", "max_rate = \"0mbit\"", "max_rate: must be above 0"),
         ("count = 2", "ack_every = 0", "ack_every: must be at least 1"),

@@ -44,7 +44,7 @@ keys! {
     /// The congestion window that all its connections begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
     initial_window: Option<u32> = None
-        => Key::of("packets").least(1).because(" packet").usual("`10`").sim().tcp_and_quic();
+        => Key::of("packets").within(1, 1_000_000).usual("`10`").sim().tcp_and_quic();
 
     /// SYN-ACK and FIN of its connections pass the queue, as of a flow; a request is then answered when the FIN is
     /// there, too.

@@ -234,7 +234,7 @@ impl<O: Observer> Network<O> {
         report.bytes = flow.received();
         report.packets = flow.receiver.packets;
         if let Source::Connection(sender) = &flow.source {
-            report.lost = sender.delivery.lost();
+            report.lost += sender.delivery.lost();
             report.marked = sender.echoes;
         }
         report

@@ -2,7 +2,8 @@
 
 use weir_core::{Duration, Rate, Seed, Time};
 use weir_sim::{
-    EndOptions, FlowSpec, HopSpec, Kind, MOST_ARRIVALS, Network, Pattern, Size, SpecError, WorkloadSpec,
+    Amount, EndOptions, FlowSpec, HopSpec, Kind, MOST_ARRIVALS, Network, Pattern, Size, SpecError,
+    WorkloadSpec,
 };
 
 const RTT: Duration = Duration::from_millis(10);
@@ -34,6 +35,25 @@ fn datagrams_come_at_a_rate_that_time_can_follow() {
         assert!(matches!(spec(rate), Err(SpecError::TooFast(_))), "{rate}");
     }
     assert!(spec(12_000_000_000_000).is_ok());
+}
+
+#[test]
+fn datagrams_that_are_lost_are_waited_for_for_two_seconds() {
+    let mut network = Network::new(Seed::default(), ());
+    let hop = network.add_hop(link("20mbit"));
+    let spec = |rate: &str| {
+        FlowSpec::new(Kind::Datagrams(rate.parse().unwrap()), &[hop], RTT)
+            .unwrap()
+            .amount(Amount::Bytes(5_000_000))
+    };
+    // 5 MB at 30 Mbit/s take 1.37 s with their headers, and a third of them is lost.
+    let flow = network.add_flow(spec("30mbit")).unwrap();
+    network.run_until(Time::ZERO + Duration::from_secs(60));
+    let report = network.flow(flow);
+    let took = report.finished.expect("it is over").since(Time::ZERO);
+    assert!((3.3..3.5).contains(&took.as_secs_f64()), "{took:?}");
+    assert!(report.bytes < 4_000_000, "{report:?}");
+    assert!(network.is_done());
 }
 
 #[test]

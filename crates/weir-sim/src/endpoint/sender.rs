@@ -267,8 +267,8 @@ impl Sender {
         (self.probe_due, self.arming, self.must_probe) = (Time::MAX, None, 0);
     }
 
-    /// A new connection on the same ports, once the old one is [done](Self::is_done): numbers and totals count on, all
-    /// else begins anew.
+    /// A new connection on the same ports, once the old one is [done](Self::is_done): numbers count on, all else begins
+    /// anew.
     pub(crate) fn reopen(&mut self, controller: Box<dyn Controller>) {
         let end = self.sent.end();
         let old = std::mem::replace(self, Self::new(self.config, controller));
@@ -276,7 +276,6 @@ impl Sender {
         self.sent = SentPackets::from(end);
         (self.next, self.una) = (old.next, old.next);
         self.limited_until = end;
-        self.delivery = old.delivery.begin_anew();
         (self.echoes, self.ce_seen, self.ack_index) = (old.echoes, old.ce_seen, old.ack_index);
     }
 

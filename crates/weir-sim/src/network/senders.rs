@@ -1,6 +1,6 @@
 //! The sending ends: when they start and stop, what they send, and what acknowledgements and timers do to them.
 
-use weir_core::{FlowId, Packet, Time};
+use weir_core::{Duration, FlowId, Packet, Time};
 
 use super::links::{Around, At};
 use super::{Network, Next};
@@ -8,6 +8,9 @@ use crate::endpoint::{AckFrame, Sender};
 use crate::flow::{Amount, Flow, SAMPLE_INTERVAL, Sample, Source};
 use crate::hop::HopId;
 use crate::observer::{Carried, Observer};
+
+/// A flow of so many datagrams is over so long after the last was sent, whatever is missing.
+const LAST_DATAGRAM: Duration = Duration::from_secs(2);
 
 impl<O: Observer> Network<O> {
     pub(super) fn start(&mut self, index: u32) {
@@ -90,7 +93,10 @@ impl<O: Observer> Network<O> {
         let again = pace.after(now, packet.wire_bytes);
         let done = matches!(flow.amount, Amount::Bytes(bytes)
             if *number * u64::from(packet.wire_bytes - flow.header) >= bytes);
-        if !done {
+        if done {
+            // It ends with the last that arrives, or without those that were lost.
+            self.agenda.add(now + LAST_DATAGRAM, Next::Stop(index));
+        } else {
             *ticks = true;
             self.agenda.add(again, Next::Datagram(index));
         }
@@ -288,8 +294,8 @@ impl<O: Observer> Network<O> {
             time: self.now,
             rtt: sender.rtt.smoothed,
             window: sender.controller.window(),
-            delivered: sender.delivery.delivered_bytes(),
-            lost: sender.delivery.lost(),
+            delivered: flow.report.bytes + sender.delivery.delivered_bytes(),
+            lost: flow.report.lost + sender.delivery.lost(),
             marked: sender.echoes,
         });
     }

@@ -150,6 +150,9 @@ impl<O: Observer> Network<O> {
                     && let Ok(controller) = workload.spec.connection.make_controller(&draws)
                 {
                     flow.receiver.reopen();
+                    // Until it is read, the report has what connections before the present one came to.
+                    flow.report.bytes += sender.delivery.delivered_bytes();
+                    flow.report.lost += sender.delivery.lost();
                     sender.reopen(controller);
                 }
                 match (opens, sends_unasked) {

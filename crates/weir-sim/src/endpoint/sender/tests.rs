@@ -169,6 +169,21 @@ fn a_fin_that_is_lost_goes_again_after_a_probe_timeout() {
     assert!(tcp.is_done());
 }
 
+#[test]
+fn a_connection_that_follows_another_counts_anew() {
+    let mut tcp = sender(Recovery::Tcp, FixedWindow::new(20 * u64::from(MSS), EcnUse::Off));
+    tcp.writes.stop(0);
+    tcp.writes.write(Some(20 * u64::from(MSS)));
+    assert_eq!(send(&mut tcp, at(0)), 20);
+    tcp.acknowledge(at(20_000), &ack(0, 1, 20, 0));
+    assert_eq!(send(&mut tcp, at(20_000)), 1);
+    tcp.acknowledge(at(40_000), &ack(1, 20, 21, 20));
+    assert!(tcp.is_done());
+    assert_eq!((tcp.delivery.delivered(), tcp.delivery.lost()), (20, 1));
+    tcp.reopen(Box::new(FixedWindow::new(20 * u64::from(MSS), EcnUse::Off)));
+    assert_eq!((tcp.delivery.delivered(), tcp.delivery.lost()), (0, 0));
+}
+
 /// An acknowledgement of packets `from..to`; all before `next` have arrived.
 fn ack(index: u32, from: u64, to: u64, next: u64) -> AckFrame {
     let mut ranges = [(0, 0); RANGES];
