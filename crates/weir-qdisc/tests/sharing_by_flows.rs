@@ -177,6 +177,39 @@ fn many_small_flows_weigh_as_much_as_their_bytes_and_no_longer_than_a_round() {
     assert!(sent[1] <= sent[0] + u64::from(MTU), "{sent:?}");
 }
 
+/// One full packet of each at first does not make them count as full packets later.
+#[test]
+fn small_flows_that_never_run_empty_weigh_as_much_as_their_bytes() {
+    let queue = "pfifo limit 100000p";
+    let mut queue = build(&format!("crq standard {queue} responsive {queue} sharing flows split shared"));
+    fill(&mut *queue, &[(MTU, QueueChoice::Standard), (MTU, QueueChoice::Responsive)], 3000);
+    let small = |queue: &mut dyn Qdisc, flow, bytes| {
+        queue.enqueue(Packet::new(0, flow, bytes, Time::ZERO), Time::ZERO, &mut ());
+    };
+    // Twenty flows each send a full packet and an acknowledgement, and then one for each that leaves.
+    for flow in (10..30).map(FlowId) {
+        small(&mut *queue, flow, MTU);
+        small(&mut *queue, flow, 66);
+    }
+    let mut sent = [0u64; 2];
+    for turn in 0..20_000 {
+        let packet = queue.dequeue(Time::ZERO, &mut ()).unwrap();
+        if packet.flow.0 >= 10 {
+            small(&mut *queue, packet.flow, 66);
+        } else {
+            come(&mut *queue, packet.flow.0, packet.choice);
+        }
+        // Until the full packets have left.
+        if turn >= 10_000 {
+            sent[packet.choice as usize] += u64::from(packet.wire_bytes);
+        }
+    }
+    // A full packet to a full packet and twenty acknowledgements, twice.
+    let ratio = sent[0] as f64 / sent[1] as f64;
+    let most = 1.0 + 2.0 * 20.0 * 66.0 / f64::from(MTU);
+    assert!((1.0..most + 0.1).contains(&ratio), "{ratio}: {sent:?}");
+}
+
 /// A sender whose queue always runs empty in between has no more of it than one whose queue never does.
 #[test]
 fn to_come_and_go_does_not_pay() {

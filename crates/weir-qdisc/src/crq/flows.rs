@@ -4,10 +4,11 @@
 //! A flow counts by what it could use: up to a full packet by the bytes that it has queued, and beyond that as one. So
 //! a flow of many small packets counts only as long as they wait, and a sender that adds small flows adds little.
 //!
-//! A flow that has emptied its queue goes on counting until the time by which its packets would have left if all flows
-//! were served at the same moment, bit by bit: a round for each full packet (the virtual finish time of Demers, Keshav
-//! and Shenker, SIGCOMM 1989). So its class falls behind neither when its flows run empty at times, because they answer
-//! and keep their queues short, nor does it gain by flows that send little: each counts for as much as it sends.
+//! A flow whose queue gets shorter than that, or empty, counts as much as it did until the time by which its packets
+//! would have left if all flows were served at the same moment, bit by bit: a round for each full packet (the virtual
+//! finish time of Demers, Keshav and Shenker, SIGCOMM 1989). So its class falls behind neither when its flows run empty
+//! at times, because they answer and keep their queues short, nor does it gain by flows that send little: each counts
+//! for as much as it sends.
 
 use std::collections::VecDeque;
 
@@ -37,7 +38,7 @@ struct FlowState {
     since: u32,
     /// What it counts in each queue.
     counts: [u32; MOST],
-    /// Whether it is among those that have emptied a queue.
+    /// Whether it is among those that have less in a queue than they count there.
     lingers: [bool; MOST],
     /// The round by which its packets in each queue would have left.
     finish: [u64; MOST],
@@ -54,8 +55,8 @@ pub(super) struct FlowTable {
     untracked: FlowState,
     /// What the flows of each queue count together.
     weights: [u64; MOST],
-    /// Flows that have emptied a queue, and until when they count at least; each once a queue, each at most a round ahead,
-    /// so that none is found more than a round late.
+    /// Flows that have less in a queue than they count there, and until when at least; each once a queue, each at most a
+    /// round ahead, so that none is found more than a round late.
     lingering: VecDeque<(FlowId, QueueChoice, u64)>,
     /// Turns that a flow which always waits has had, in parts of [`ROUND`].
     round: u64,
@@ -162,7 +163,7 @@ impl FlowTable {
         state.finish[at] = state.finish[at].saturating_sub(turns);
         state.queued = state.queued.saturating_sub(1);
         state.bytes[at] = state.bytes[at].saturating_sub(packet.wire_bytes.into());
-        if state.bytes[at] == 0 {
+        if state.bytes[at] < state.counts[at].into() {
             // What it got ahead of others is theirs within a round.
             state.finish[at] = state.finish[at].min(round + ROUND);
             let finish = state.finish[at];
@@ -172,7 +173,7 @@ impl FlowTable {
         }
     }
 
-    /// It is `round` now: flows that have emptied their queue and would have done so by now count no longer.
+    /// It is `round` now: flows whose packets would have left by now count as what they have queued.
     pub(super) fn advance(&mut self, round: u64) {
         self.round = round;
         while let Some((flow, queue, finish)) = self.lingering.front().copied()
@@ -181,9 +182,9 @@ impl FlowTable {
             self.lingering.pop_front();
             let at = queue as usize;
             let state = self.any_state(flow);
-            if state.bytes[at] == 0 && state.finish[at] > round {
-                // It was back meanwhile.
-                let finish = state.finish[at];
+            if state.bytes[at] < state.counts[at].into() && state.finish[at] > round {
+                // More of it came meanwhile.
+                let finish = state.finish[at].min(round + ROUND);
                 self.lingering.push_back((flow, queue, finish));
                 continue;
             }
