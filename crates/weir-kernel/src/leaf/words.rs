@@ -60,10 +60,10 @@ impl Queue<'_> {
     /// # Errors
     /// When it holds no full packet, or more than the kernel can count.
     pub fn bytes(self, context: &BuildContext) -> Result<Option<u64>, LeafError> {
-        let limit = match self.config {
-            QdiscConfig::Bfifo(keys) => keys.limit,
-            QdiscConfig::Red(keys) => keys.limit,
-            QdiscConfig::Tbf(keys) => keys.limit,
+        let (limit, context) = match self.config {
+            QdiscConfig::Bfifo(keys) => (keys.limit, context),
+            QdiscConfig::Red(keys) => (keys.limit, context),
+            QdiscConfig::Tbf(keys) => (keys.limit, &keys.link(context)),
             _ => return Ok(None),
         };
         let bytes = match limit {
@@ -123,10 +123,11 @@ impl Options<'_> {
             "late",
             "the kernel's wake-ups are as late as they are; leave the key out",
         )?;
+        let keys = TbfKeys { limit: Limit::Bytes(Bytes(limit)), ..keys.clone() };
         let resolved = keys.resolve(self.context)?;
         self.put("rate", format!("{}bit", resolved.rate.bits_per_sec()));
         self.put("burst", resolved.burst);
-        self.put("limit", limit);
+        self.put("limit", resolved.limit);
         Ok(())
     }
 
@@ -289,16 +290,17 @@ mod tests {
     use weir_core::{Duration, Rate, Seed};
     use weir_qdisc::BuildContext;
 
-    use crate::leaf::Queue;
+    use crate::leaf::{Leaf, Queue};
+
+    const LINK: BuildContext = BuildContext {
+        rate: Rate::from_bits_per_sec(12_000_000),
+        rtt: Duration::from_millis(20),
+        mtu: 1514,
+        seed: Seed { seed: 1, run: 0 },
+    };
 
     fn words(qdisc: &str) -> Result<String, String> {
-        let context = BuildContext {
-            rate: Rate::from_bits_per_sec(12_000_000),
-            rtt: Duration::from_millis(20),
-            mtu: 1514,
-            seed: Seed::default(),
-        };
-        Queue::of(&qdisc.parse().unwrap()).unwrap().words(&context).map_err(|error| error.to_string())
+        Queue::of(&qdisc.parse().unwrap()).unwrap().words(&LINK).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -331,9 +333,19 @@ mod tests {
                 "red min 10kb max 30kb limit 100kb burst 20 ecn",
                 "red limit 102400 min 10240 max 30720 avpkt 1000 burst 20 probability 0.02 bandwidth 12000000bit ecn",
             ),
+            ("tbf rate 6mbit limit 20ms", "tbf rate 6000000bit burst 1514 limit 15000"),
             ("cake unlimited isolation flows", "cake unlimited besteffort flows rtt 100000us"),
         ] {
             assert_eq!(words(qdisc).unwrap(), expected, "{qdisc}");
+        }
+    }
+
+    #[test]
+    fn a_limit_that_was_not_chosen_holds_two_packets() {
+        for (leaf, expected) in
+            [("bfifo", "bfifo limit 30000"), ("tbf rate 100kbit", "tbf rate 100000bit burst 1514 limit 3028")]
+        {
+            assert_eq!(leaf.parse::<Leaf>().unwrap().queue().words(&LINK).unwrap(), expected);
         }
     }
 

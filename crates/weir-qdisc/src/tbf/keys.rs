@@ -22,7 +22,7 @@ pub struct TbfKeys {
     /// In wire bytes; one full packet by default, as in the CRQ prototype.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<Bytes>,
-    /// In bytes, BDP or time; one BDP of the link by default.
+    /// In bytes, BDP or time at `rate`, or at the link's where that is lower; one BDP by default.
     pub limit: Limit,
     /// How much later than asked for each wake-up comes.
     pub late: Duration,
@@ -35,6 +35,12 @@ impl Default for TbfKeys {
 }
 
 impl TbfKeys {
+    /// The link as what waits sees it: no faster than `rate`.
+    pub fn link(&self, context: &BuildContext) -> BuildContext {
+        let rate = self.rate.map_or(context.rate, |rate| rate.min(context.rate));
+        BuildContext { rate, ..*context }
+    }
+
     /// The parameters on a given link.
     ///
     /// # Errors
@@ -59,7 +65,8 @@ impl TbfKeys {
         if self.late > LATEST {
             return Err(ConfigError::refused("late", format!("{} is longer than {LATEST}", self.late)));
         }
-        Ok(TbfConfig { rate, burst, limit: context.byte_limit(self.limit, "tbf", "pfifo")?, late: self.late })
+        let limit = self.link(context).byte_limit(self.limit, "tbf", "pfifo")?;
+        Ok(TbfConfig { rate, burst, limit, late: self.late })
     }
 }
 

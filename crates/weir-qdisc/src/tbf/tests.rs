@@ -1,6 +1,7 @@
-use super::{ByteTime, Tbf, TbfConfig};
+use super::{ByteTime, Tbf, TbfConfig, TbfKeys};
 use crate::Qdisc;
-use weir_core::{DropReason, Duration, Event, EventKind, FlowId, Packet, Rate, Time};
+use crate::keys::BuildContext;
+use weir_core::{DropReason, Duration, Event, EventKind, FlowId, Packet, Rate, Seed, Time};
 
 const GBIT: Rate = Rate::from_bits_per_sec(1_000_000_000);
 
@@ -20,6 +21,23 @@ fn taken(queue: &mut Tbf) -> u64 {
         taken += 1;
     }
     taken
+}
+
+#[test]
+fn a_limit_in_time_or_bdp_is_at_the_rate_at_which_the_queue_empties() {
+    let link = BuildContext { rate: GBIT, rtt: Duration::from_millis(40), mtu: 1514, seed: Seed::default() };
+    let slower = Some(Rate::from_bits_per_sec(10_000_000));
+    let faster = Some(Rate::from_bits_per_sec(2_000_000_000));
+    for (rate, limit, bytes) in [
+        (slower, "20ms", 25_000),
+        (slower, "0.5bdp", 25_000),
+        (slower, "30000b", 30_000),
+        (faster, "20ms", 2_500_000),
+        (None, "20ms", 2_500_000),
+    ] {
+        let keys = TbfKeys { rate, limit: limit.parse().unwrap(), ..TbfKeys::default() };
+        assert_eq!(keys.resolve(&link).unwrap().limit, bytes, "{rate:?} {limit}");
+    }
 }
 
 #[test]
