@@ -265,7 +265,7 @@ impl Credit {
 enum Decision {
     Drop,
     Send,
-    /// Marked, for one or two reasons.
+    /// Marked, for one reason even where there are two.
     Mark(MarkReason),
 }
 
