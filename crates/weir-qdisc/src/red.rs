@@ -11,6 +11,7 @@
 //! | `tc` writes natural logarithms into that table of binary shifts | the same: the average decays by ln 2 more slowly than with arrivals |
 //! | `bandwidth`, from which `tc` computes the decay: 10mbit by default | the link's rate |
 //! | uniform spacing of drops: `qcount` arrivals since the last against a random number up to 1/max_P | the same |
+//! | max_P for a byte between the thresholds is a whole number, at least 1 | the same from 100 on; below it a fraction, which may be 0 |
 //! | from `max` on, every packet is dropped or marked; `ecn`, `harddrop`, `nodrop` | the same |
 //! | `adaptive`: every 500 ms max_P + min(1 %, max_P / 4) or x 0.9, while the average leaves the middle fifth | the same ([`Timer`]) |
 //! | min, max and 2^Wlog must fit into 32 bits together | no such bound |
@@ -33,6 +34,8 @@ use weir_queue::{QueueLimit, Ring};
 const ADAPT: Duration = Duration::from_millis(500);
 /// One per cent of max_P's scale of 2^32 (`RED_ONE_PERCENT`): its least and its largest step in adaptive mode.
 const PER_CENT: u32 = 42_949_673;
+/// The least max_P for a byte that is a whole number: rounded down to it, a probability is lower by up to 1 %.
+const LEAST_WHOLE: u32 = 100;
 /// Entries of the table of idle decay (`RED_STAB_SIZE`).
 const CELLS: usize = 256;
 
@@ -248,7 +251,17 @@ enum Action {
 impl RedParams {
     fn new(min: u64, max: u64, wlog: u32, max_p: u32, (idle, cell_log): ([u8; CELLS], u32)) -> Self {
         let per_byte = u64::from(max_p) / (max - min).max(1);
-        Self { min, max, wlog, max_p, max_p_per_byte: (per_byte as u32).max(1), idle, cell_log }
+        Self { min, max, wlog, max_p, max_p_per_byte: per_byte as u32, idle, cell_log }
+    }
+
+    /// After how many arrivals, multiplied by the bytes above `min`, a mark is due; `max_p` is above zero.
+    fn draw(&self, random: &mut Random) -> u64 {
+        let drawn = random.next_u64() >> 32;
+        if self.max_p_per_byte >= LEAST_WHOLE {
+            return drawn / u64::from(self.max_p_per_byte);
+        }
+        let between = u128::from((self.max - self.min).max(1));
+        u64::try_from(u128::from(drawn) * between / u128::from(self.max_p)).unwrap_or(u64::MAX)
     }
 
     /// The average as it is after a pause until `now`.
@@ -274,7 +287,6 @@ impl RedParams {
     }
 
     fn action(&self, vars: &mut Vars, random: &mut Random) -> Action {
-        let mut draw = || (random.next_u64() >> 32) / u64::from(self.max_p_per_byte);
         if vars.average < self.min << self.wlog {
             vars.since_mark = None;
             return Action::Pass;
@@ -283,19 +295,22 @@ impl RedParams {
             vars.since_mark = None;
             return Action::Surely;
         }
+        if self.max_p == 0 {
+            return Action::Pass;
+        }
         let Some(before) = vars.since_mark else {
             vars.since_mark = Some(0);
-            vars.random = draw();
+            vars.random = self.draw(random);
             return Action::Pass;
         };
         let since = before + 1;
         vars.since_mark = Some(since);
         let above = (vars.average - (self.min << self.wlog)) >> self.wlog;
-        if above * since < vars.random {
+        if above.saturating_mul(since) < vars.random {
             return Action::Pass;
         }
         vars.since_mark = Some(0);
-        vars.random = draw();
+        vars.random = self.draw(random);
         Action::Probably
     }
 
@@ -312,7 +327,7 @@ impl RedParams {
             self.max_p = self.max_p / 10 * 9;
         }
         let per_byte = (u64::from(self.max_p) + between / 2) / between;
-        self.max_p_per_byte = (per_byte as u32).max(1);
+        self.max_p_per_byte = per_byte as u32;
         self.max_p == before && (vars.is_busy || average < low)
     }
 }

@@ -82,6 +82,35 @@ fn marks_are_spaced_evenly_up_to_the_inverse_of_the_probability() {
     assert_eq!(spaces[21], 0);
 }
 
+/// How often a packet is marked while the average is so many bytes, of 100,000.
+fn marked(law: &RedParams, average: u64) -> usize {
+    let mut random = Seed { seed: 3, run: 0 }.stream("test");
+    let mut vars = Vars { average: average << law.wlog, is_busy: true, ..Vars::default() };
+    (0..100_000).filter(|_| law.action(&mut vars, &mut random) == Action::Probably).count()
+}
+
+#[test]
+fn the_probability_holds_whatever_is_between_the_thresholds() {
+    let idle = || idle_table(9, 1000, LINK.rate);
+    // Near `max` twice the probability, as the spaces are uniform; 2 %, up to those of a quarter of 100 Gbit/s x 100 ms.
+    for max in [40_000, 4_000_000, 312_500_000u64] {
+        let law = RedParams::new(max / 3, max, 9, 85_899_345, idle());
+        let marks = marked(&law, max - 1);
+        assert!((3_750..4_150).contains(&marks), "{max}: {marks}");
+    }
+    // 1 in 10,000 of a megabyte.
+    let law = RedParams::new(1_000_000, 2_000_000, 9, 429_497, idle());
+    assert!((10..=30).contains(&marked(&law, 1_999_999)));
+}
+
+#[test]
+fn a_probability_of_zero_marks_from_max_on_alone() {
+    let law = law("red min 10000b max 20000b probability 0 burst 15");
+    assert_eq!(marked(&law, 19_999), 0);
+    let mut vars = Vars { average: 20_000 << law.wlog, is_busy: true, ..Vars::default() };
+    assert_eq!(law.action(&mut vars, &mut Seed::default().stream("test")), Action::Surely);
+}
+
 fn flood(words: &str, ecn: Ecn) -> [usize; 4] {
     let mut queue = words.parse::<QdiscConfig>().unwrap().build(&LINK).unwrap();
     let mut events: Vec<Event> = Vec::new();
