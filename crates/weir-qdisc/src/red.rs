@@ -144,10 +144,21 @@ impl RedKeys {
         let usual = ((2 * min + max) / (3 * avpkt)).max(1 + min / avpkt);
         let burst = self.burst.unwrap_or_else(|| u32::try_from(usual).unwrap_or(u32::MAX));
         let wlog = weight(min, burst, self.avpkt).ok_or_else(|| {
+            // With so small a min, the average of any burst but a single packet is above it.
+            if min <= avpkt {
+                let reason = format!(
+                    "{min} bytes are not more than a packet of avpkt {avpkt}; give more (by default it is a third of max, \
+                     and that a quarter of limit), or a smaller avpkt"
+                );
+                return ConfigError::refused("min", reason);
+            }
+            let instead = if u64::from(burst) * avpkt < min {
+                format!("more, from {} on, or a smaller min", min.div_ceil(avpkt))
+            } else {
+                "fewer, or a larger min".to_owned()
+            };
             let reason = format!(
-                "no weight of the average bears {burst} packets of {avpkt} bytes with min {min}; give more, from \
-                 {} on, or a larger min",
-                1 + min / avpkt
+                "no weight of the average bears {burst} packets of {avpkt} bytes with min {min}; give {instead}"
             );
             ConfigError::refused("burst", reason)
         })?;

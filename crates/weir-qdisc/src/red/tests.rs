@@ -185,5 +185,20 @@ fn contradictions_are_refused() {
         let error = words.parse::<QdiscConfig>().unwrap().build(&LINK).err().unwrap().to_string();
         assert!(error.starts_with(key), "{words}: {error}");
     }
+    // A link of which a BDP is less than twelve packets, and what the message says to do about it.
+    let slow = BuildContext { rate: Rate::from_bits_per_sec(1_000_000), ..LINK };
+    let built = |words: &str| words.parse::<QdiscConfig>().unwrap().build(&slow).map(|_| ());
+    let error = built("red limit 2500b").unwrap_err().to_string();
+    assert!(error.starts_with("min: 208 bytes") && error.contains("avpkt 1000"), "{error}");
+    for words in ["red limit 13kb", "red limit 2500b avpkt 200", "red min 1001b max 2kb"] {
+        assert_eq!(built(words), Ok(()), "{words}");
+    }
+    let error = built("red min 20kb max 60kb burst 20").unwrap_err().to_string();
+    assert!(error.ends_with("give more, from 21 on, or a smaller min"), "{error}");
+    for words in ["red min 20kb max 60kb burst 21", "red min 20000b max 60kb burst 20"] {
+        assert_eq!(built(words), Ok(()), "{words}");
+    }
+    let error = built("red min 1001b max 2kb burst 1000000").unwrap_err().to_string();
+    assert!(error.ends_with("give fewer, or a larger min"), "{error}");
     assert!(!RedKeys::default().marks());
 }
