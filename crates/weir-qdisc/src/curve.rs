@@ -50,6 +50,7 @@ impl Smoothed {
 #[cfg(test)]
 mod tests {
     use super::{ONE, Smoothed, exceeds, ramp};
+    use crate::curvy_red::check_curve;
     use weir_core::{Duration, Seed};
 
     const C: Duration = Duration::from_millis(500);
@@ -93,5 +94,16 @@ mod tests {
             smoothed.add(Duration::ZERO, 5);
         }
         assert_eq!(smoothed.get(), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_smallest_weight_that_is_accepted_follows_to_a_millisecond() {
+        let (mut smoothed, delay) = (Smoothed::default(), Duration::from_millis(20));
+        for _ in 0..5 << 20 {
+            smoothed.add(delay, 20);
+        }
+        assert!(smoothed.get() + Duration::from_nanos(1 << 20) >= delay, "{}", smoothed.get());
+        assert!(check_curve(&[], 20).is_ok());
+        assert!(check_curve(&[], 21).unwrap_err().to_string().starts_with("ewma: "));
     }
 }

@@ -73,11 +73,10 @@ pub(crate) fn check_curve(ranges: &[(&'static str, Duration)], ewma: u8) -> Resu
             return Err(ConfigError::refused(key, format!("{range} is not from 1us to 100s")));
         }
     }
-    if ewma > 30 {
-        return Err(ConfigError::refused(
-            "ewma",
-            format!("2^-{ewma} is no weight to speak of; give 0 to 30"),
-        ));
+    // The average is in whole nanoseconds, and does not follow a delay that is less than 2^ewma of them above it.
+    if ewma > 20 {
+        let reason = format!("2^-{ewma} is too small a weight for an average in nanoseconds; give 0 to 20");
+        return Err(ConfigError::refused("ewma", reason));
     }
     Ok(())
 }
