@@ -102,6 +102,12 @@ impl Keys for RedKeys {
     ];
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
+        if self.nodrop && !self.ecn {
+            return Err(ConfigError::refused(
+                "nodrop",
+                "without ecn nothing is marked; add ecn, or leave it out",
+            ));
+        }
         let limit = context.byte_limit(self.limit, "red", "pie")?;
         let law = self.law(limit, context)?;
         Ok(Box::new(Red {

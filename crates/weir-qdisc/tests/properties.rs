@@ -143,11 +143,12 @@ fn step() -> impl Strategy<Value = String> {
 }
 
 fn red() -> impl Strategy<Value = String> {
-    let flags = flags(&["ecn", "harddrop", "nodrop", "adaptive"]);
-    (1..10u32, 0..20u32, 0..=10u32, flags).prop_map(|(min, more, tenths, flags)| {
+    let ecn = prop_oneof![Just(""), Just("ecn"), Just("ecn nodrop")];
+    let flags = flags(&["harddrop", "adaptive"]);
+    (1..10u32, 0..20u32, 0..=10u32, ecn, flags).prop_map(|(min, more, tenths, ecn, flags)| {
         let (max, burst) = (min + more, 2 * min);
         format!(
-            "red min {min}000b max {max}000b burst {burst} probability {} limit 60kb {flags}",
+            "red min {min}000b max {max}000b burst {burst} probability {} limit 60kb {ecn} {flags}",
             f64::from(tenths) / 10.0
         )
     })

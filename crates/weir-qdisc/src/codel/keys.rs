@@ -72,6 +72,10 @@ impl CodelKeys {
                 return Err(ConfigError::TooLong { key, value, longest: LONGEST });
             }
         }
+        if self.ce_threshold_ect1 && self.ce_threshold.is_none() {
+            let reason = "there is no ce_threshold that could hold for ECT(1) only; give one, such as 1ms";
+            return Err(ConfigError::refused("ce_threshold_ect1", reason));
+        }
         Ok(CodelConfig {
             target: self.target,
             interval: self.interval,

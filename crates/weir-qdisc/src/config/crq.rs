@@ -77,10 +77,14 @@ impl CrqKeys {
     /// # Errors
     ///
     /// As [`QdiscConfig::build`] for the children, and: a child of several queues (`crq`), a weight of zero or of no
-    /// queue, strict priority with a hard split, a burst below one packet or in BDP, an ECN-responsive queue beside a
-    /// standard one without marks.
+    /// queue, strict priority with a hard split, a burst below one packet, in BDP or with a shared split, an ECN-responsive
+    /// queue beside a standard one without marks.
     pub fn build(&self, context: &BuildContext) -> Result<Crq, ConfigError> {
         let split = match self.split {
+            SplitKind::Shared if self.burst != Self::default().burst => {
+                let reason = "with split shared no queue has a bucket; leave it out, or use split hard";
+                return Err(ConfigError::refused("burst", reason));
+            }
             SplitKind::Shared => Split::Shared,
             SplitKind::Hard => {
                 Split::Hard { rate: context.rate, burst: self.resolve_burst(context)?, mtu: context.mtu }

@@ -227,6 +227,7 @@ fn what_cannot_work_is_refused_by_name() {
         ("crq challenge 1ms", "challenge"),
         ("crq burst 1513b", "burst"),
         ("crq burst 1bdp", "burst"),
+        ("crq split shared burst 3p", "burst: with split shared"),
         ("crq standard crq", "standard"),
         ("crq responsive codel target 0", "responsive: target"),
         ("drr limit 64kb", "limit: a drr counts packets"),
@@ -243,7 +244,10 @@ fn what_cannot_work_is_refused_by_name() {
         ("fq_pie quantum 2mb", "1048576"),
         ("cake rtt 5s", "rtt"),
         ("cake memory_limit 1kb", "memory_limit"),
+        ("codel ce_threshold_ect1", "ce_threshold_ect1: there is no ce_threshold"),
+        ("fq_codel ce_threshold_ect1", "ce_threshold_ect1: there is no ce_threshold"),
         ("csaqm update 0", "update"),
+        ("csaqm edge none edge_time 20ms", "edge_time: with edge none"),
         ("csaqm limit 1513b", "limit"),
         ("crq standard fq_codel limit 0p", "standard: limit"),
     ] {

@@ -67,6 +67,10 @@ impl CsaqmKeys {
                 return Err(ConfigError::refused(key, format!("{value} is not from 1us to {LONGEST}")));
             }
         }
+        if self.edge == EdgeWord::None && self.edge_time != Self::default().edge_time {
+            let reason = "with edge none there is no edge here; leave it out, or use edge rate or buckets";
+            return Err(ConfigError::refused("edge_time", reason));
+        }
         // Where an equal share of two flows is above all levels, their packets have the least value alike.
         if self.edge == EdgeWord::Buckets && context.rate.bits_per_sec() > 2 * HIGHEST {
             let highest = Rate::from_bits_per_sec(HIGHEST);

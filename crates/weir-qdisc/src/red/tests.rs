@@ -180,6 +180,7 @@ fn contradictions_are_refused() {
         ("red min 20kb max 10kb", "max"),
         ("red probability 1.5", "probability"),
         ("red avpkt 0", "avpkt"),
+        ("red nodrop", "nodrop: without ecn"),
         ("red min 20kb max 60kb burst 3", "burst"),
     ] {
         let error = words.parse::<QdiscConfig>().unwrap().build(&LINK).err().unwrap().to_string();
