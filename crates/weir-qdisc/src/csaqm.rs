@@ -47,11 +47,14 @@ impl CsaqmConfig {
             rate,
             target: Duration::from_millis(5),
             update: Duration::from_millis(5),
-            limit: QueueLimit::Bytes(rate.bytes_in(Duration::from_millis(500)).0),
+            limit: QueueLimit::Bytes(rate.bytes_in(BUFFER).0),
             edge: Some(EdgeKind::Rate(Duration::from_millis(50))),
         }
     }
 }
+
+/// Where the paper's queue overflows, as time at the rate.
+const BUFFER: Duration = Duration::from_millis(500);
 
 /// Bytes queued by value, in two levels so that a threshold is found in a few hundred steps.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use weir_core::{Duration, Rate};
+use weir_core::{Bytes, Duration, Rate};
 
-use super::{Csaqm, CsaqmConfig};
+use super::{BUFFER, Csaqm, CsaqmConfig};
 use crate::edge::{EdgeKind, HIGHEST};
 use crate::keys::{BuildContext, ConfigError, Keys, Word};
 use crate::limit::choice;
@@ -32,7 +32,7 @@ pub struct CsaqmKeys {
     pub target: Duration,
     /// How often the threshold is computed.
     pub update: Duration,
-    /// In packets, bytes or BDP; 500 ms of the rate by default.
+    /// In packets, bytes or BDP; 500 ms of the rate by default, at least one full packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     /// How packets without a value are valued: `rate`, `buckets` or `none`.
@@ -82,17 +82,17 @@ impl CsaqmKeys {
                 ),
             ));
         }
-        let paper = CsaqmConfig::paper(context.rate);
+        let usual = Limit::Bytes(Bytes(context.rate.bytes_in(BUFFER).0.max(u64::from(context.mtu))));
         Ok(CsaqmConfig {
             target: self.target,
             update: self.update,
-            limit: self.limit.map_or(Ok(paper.limit), |limit| context.queue_limit(limit, "csaqm"))?,
+            limit: context.queue_limit(self.limit.unwrap_or(usual), "csaqm")?,
             edge: match self.edge {
                 EdgeWord::Rate => Some(EdgeKind::Rate(self.edge_time)),
                 EdgeWord::Buckets => Some(EdgeKind::Buckets(self.edge_time)),
                 EdgeWord::None => None,
             },
-            ..paper
+            ..CsaqmConfig::paper(context.rate)
         })
     }
 }

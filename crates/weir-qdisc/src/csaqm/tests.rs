@@ -1,5 +1,6 @@
-use super::{Csaqm, CsaqmConfig, Values};
+use super::{Csaqm, CsaqmConfig, CsaqmKeys, Values};
 use crate::edge::{EdgeKind, value_of};
+use crate::keys::BuildContext;
 use crate::{Qdisc, QueueLimit};
 use weir_core::{DropReason, Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Seed, Time};
 
@@ -12,6 +13,17 @@ fn csaqm(config: CsaqmConfig) -> Csaqm {
 
 fn config(target: u64, edge: Option<EdgeKind>) -> CsaqmConfig {
     CsaqmConfig { target: Duration::from_millis(target), edge, ..CsaqmConfig::paper(LINK) }
+}
+
+#[test]
+fn the_usual_limit_holds_a_packet_however_slow_the_link() {
+    let limit = |rate| {
+        let rate = Rate::from_bits_per_sec(rate);
+        let link = BuildContext { rate, rtt: ROUND, mtu: 1514, seed: Seed::default() };
+        CsaqmKeys::default().resolve(&link).unwrap().limit
+    };
+    assert_eq!(limit(24_000), QueueLimit::Bytes(1514));
+    assert_eq!(limit(40_000), QueueLimit::Bytes(2500));
 }
 
 /// A sender of packets of one size, as fast as its rate; once a round it answers marks and drops.
