@@ -97,7 +97,7 @@ impl Keys for CurvyRedKeys {
         check_curve(&[("range", self.range), ("range_scalable", self.range_scalable)], self.ewma)?;
         check_curviness("curviness", self.curviness)?;
         Ok(Box::new(CurvyRed {
-            ring: Ring::new(context.queue_limit(self.limit, "curvy_red")?),
+            ring: Ring::new(context.queue_limit("limit", self.limit)?),
             smoothed: Smoothed::default(),
             random: context.seed.stream("curvy_red"),
             keys: self.clone(),

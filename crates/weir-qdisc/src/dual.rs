@@ -45,7 +45,7 @@ impl Dual {
                 let bytes = context.rate.bytes_in(time).0;
                 Ok(QueueLimit::Bytes(bytes.max(LEAST * u64::from(context.mtu))))
             }
-            limit => context.queue_limit(limit, "l4s_limit"),
+            limit => context.queue_limit("l4s_limit", limit),
         };
         given.map(resolve).transpose()
     }

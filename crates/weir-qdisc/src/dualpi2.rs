@@ -164,7 +164,7 @@ impl Keys for DualPi2Keys {
             let bytes = context.rate.bytes_in(Duration::from_millis(250)).0;
             Limit::Bytes(Bytes(bytes.max(u64::from(context.mtu))))
         };
-        let limit = context.queue_limit(self.limit.unwrap_or(usual), "dualpi2")?;
+        let limit = context.queue_limit("limit", self.limit.unwrap_or(usual))?;
         let dual = Dual::new(limit, Dual::l4s_limit(self.l4s_limit, context)?, self.scalable);
         let timer = Timer::new(tupdate, tupdate);
         let credit = Credit::new(weights, context.mtu);

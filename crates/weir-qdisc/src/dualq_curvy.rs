@@ -165,7 +165,7 @@ impl Keys for DualqCurvyKeys {
                 Limit::Bytes(Bytes(bytes.0.max(u64::from(context.mtu))))
             }
         };
-        let limit = context.queue_limit(self.limit.unwrap_or(usual), "dualq_curvy")?;
+        let limit = context.queue_limit("limit", self.limit.unwrap_or(usual))?;
         let dual = Box::new(DualqCurvy {
             dual: Dual::new(limit, Dual::l4s_limit(self.l4s_limit, context)?, self.scalable),
             smoothed: Smoothed::default(),

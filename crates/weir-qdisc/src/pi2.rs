@@ -130,7 +130,7 @@ impl Keys for Pi2Keys {
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
         check_controller(self.target, self.tupdate, self.alpha, self.beta, self.coupling)?;
         Ok(Box::new(Pi2 {
-            ring: Ring::new(context.queue_limit(self.limit, "pi2")?),
+            ring: Ring::new(context.queue_limit("limit", self.limit)?),
             pi: Pi::new(self.target, self.alpha, self.beta, ONE),
             timer: Timer::new(self.tupdate, self.tupdate),
             random: context.seed.stream("pi2"),

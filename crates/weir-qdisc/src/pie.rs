@@ -134,7 +134,7 @@ impl Keys for PieKeys {
                 "the variant rfc8033 has none; remove one",
             ));
         }
-        let ring = Ring::new(context.queue_limit(self.limit, "pie")?);
+        let ring = Ring::new(context.queue_limit("limit", self.limit)?);
         let (mtu, random) = (context.mtu, context.seed.stream("pie"));
         let timer = Timer::new(self.tupdate, self.tupdate);
         Ok(match self.variant {

@@ -108,7 +108,7 @@ impl Keys for RedKeys {
                 "without ecn nothing is marked; add ecn, or leave it out",
             ));
         }
-        let limit = context.byte_limit(self.limit, "red", "pie")?;
+        let limit = context.byte_limit("limit", self.limit, "red", "pie")?;
         let law = self.law(limit, context)?;
         Ok(Box::new(Red {
             ring: Ring::new(QueueLimit::Bytes(limit)),

@@ -123,7 +123,7 @@ impl Keys for StepKeys {
     }
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
-        let limit = context.queue_limit(self.limit, "step")?;
+        let limit = context.queue_limit("limit", self.limit)?;
         Ok(Box::new(Step::new(self.threshold.resolve(context), limit, self.drop)))
     }
 

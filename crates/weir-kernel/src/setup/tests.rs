@@ -62,7 +62,7 @@ fn limits_are_of_the_interface() {
     let error = setup.clone().with_mtu(1500).unwrap_err().to_string();
     assert_eq!(
         error,
-        "standard queue: limit: 1400b is 1400 bytes here, less than one packet of 1514; give more, or packets such as 10p \
+        "standard queue: limit: 1400b is 1400 bytes here, less than one packet of 1514; give more, such as 15140b \
          (at 500kbit and MTU 1500)"
     );
     let small = setup.clone().with_mtu(1280).unwrap();

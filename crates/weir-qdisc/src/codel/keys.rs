@@ -79,7 +79,7 @@ impl CodelKeys {
         Ok(CodelConfig {
             target: self.target,
             interval: self.interval,
-            limit: context.queue_limit(self.limit, "codel")?,
+            limit: context.queue_limit("limit", self.limit)?,
             ecn: self.ecn,
             ce_threshold: self
                 .ce_threshold

@@ -94,8 +94,16 @@ impl CrqKeys {
             if config.queue_names().len() > 1 {
                 return Err(ConfigError::NestedQueues { key });
             }
+            let rate = self.sharing.rate_of(queue, self.queues(), context.rate)?;
+            if rate.bits_per_sec() == 0 && context.rate.bits_per_sec() > 0 {
+                let reason = format!(
+                    "{} leaves the {key} queue less than 1 bit/s of {}; give weights that are nearer to each other",
+                    self.sharing, context.rate
+                );
+                return Err(ConfigError::refused("sharing", reason));
+            }
             let own = BuildContext {
-                rate: self.sharing.rate_of(queue, self.queues(), context.rate)?,
+                rate,
                 // Two children of one kind must not draw the same numbers.
                 seed: Seed { seed: context.seed.stream(key).next_u64(), ..context.seed },
                 ..*context

@@ -211,7 +211,6 @@ fn slips_are_answered_with_what_was_meant() {
 #[test]
 fn what_cannot_work_is_refused_by_name() {
     for (line, key) in [
-        ("pfifo limit 0p", "limit"),
         ("pfifo limit 64kb", "bfifo"),
         ("bfifo limit 10p", "pfifo"),
         ("bfifo limit 1513b", "1514"),
@@ -222,6 +221,8 @@ fn what_cannot_work_is_refused_by_name() {
         ("codel interval 121s", "interval"),
         ("codel ce_threshold 1000s", "ce_threshold"),
         ("crq sharing 0:1", "sharing"),
+        ("crq sharing 1:4000000000", "sharing: 1:4000000000 leaves the standard queue"),
+        ("crq sharing 4000000000:1 split shared", "sharing: 4000000000:1 leaves the responsive queue"),
         ("crq sharing strict", "split"),
         ("crq sharing flows", "split"),
         ("crq challenge 1ms", "challenge"),
@@ -233,7 +234,9 @@ fn what_cannot_work_is_refused_by_name() {
         ("drr limit 64kb", "limit: a drr counts packets"),
         ("drr flows 0", "flows"),
         ("drr quantum 0b", "quantum"),
-        ("fq flow_limit 0p", "limit"),
+        ("fq flow_limit 0p", "flow_limit: 0p is 0 bytes"),
+        ("pfifo limit 0p", "give more, such as 10p"),
+        ("dualpi2 l4s_limit 100b", "l4s_limit: 100b is 100 bytes"),
         ("fq flow_limit 2kb", "flow_limit: a fq counts packets"),
         ("fq_codel flows 65537", "65536"),
         ("fq_codel quantum 255b", "quantum"),
@@ -269,7 +272,7 @@ fn a_bdp_is_that_of_the_queues_own_share() {
     assert!(words("bfifo").build(&link).is_ok());
     assert_eq!(
         words("crq").build(&link).err().unwrap().to_string(),
-        "standard: limit: 1bdp is 1250 bytes here, less than one packet of 1514; give more, or packets such as 10p"
+        "standard: limit: 1bdp is 1250 bytes here, less than one packet of 1514; give more, such as 15140b"
     );
     assert!(words("crq sharing strict split shared").build(&link).is_ok());
     let QdiscConfig::Codel(keys) = words("codel limit 1bdp") else { panic!("not codel") };

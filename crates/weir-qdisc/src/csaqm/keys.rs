@@ -86,7 +86,7 @@ impl CsaqmKeys {
         Ok(CsaqmConfig {
             target: self.target,
             update: self.update,
-            limit: context.queue_limit(self.limit.unwrap_or(usual), "csaqm")?,
+            limit: context.queue_limit("limit", self.limit.unwrap_or(usual))?,
             edge: match self.edge {
                 EdgeWord::Rate => Some(EdgeKind::Rate(self.edge_time)),
                 EdgeWord::Buckets => Some(EdgeKind::Buckets(self.edge_time)),

@@ -43,7 +43,7 @@ impl PfifoConfig {
     ///
     /// As [`QdiscConfig::build`](crate::QdiscConfig::build).
     pub fn resolve(&self, context: &BuildContext) -> Result<u32, ConfigError> {
-        context.packet_limit(self.limit, "pfifo", "bfifo")
+        context.packet_limit("limit", self.limit, "pfifo", "bfifo")
     }
 }
 
@@ -54,7 +54,7 @@ impl BfifoConfig {
     ///
     /// As [`QdiscConfig::build`](crate::QdiscConfig::build).
     pub fn resolve(&self, context: &BuildContext) -> Result<u64, ConfigError> {
-        context.byte_limit(self.limit, "bfifo", "pfifo")
+        context.byte_limit("limit", self.limit, "bfifo", "pfifo")
     }
 }
 

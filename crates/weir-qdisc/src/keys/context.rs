@@ -22,9 +22,15 @@ pub struct BuildContext {
 const MOST_QUANTUM: u64 = 1 << 20;
 
 impl BuildContext {
-    /// A limit in wire bytes, for a discipline of `kind`; `instead` is the one that counts packets.
+    fn too_small(&self, key: &'static str, limit: Limit, bytes: u64, example: Limit) -> ConfigError {
+        ConfigError::LimitTooSmall { key, limit, bytes, mtu: self.mtu, example }
+    }
+
+    /// A limit in wire bytes, for a discipline of `kind`; `instead` is the one that counts packets. `key` is for
+    /// messages.
     pub(crate) fn byte_limit(
         &self,
+        key: &'static str,
         limit: Limit,
         kind: &'static str,
         instead: &'static str,
@@ -32,7 +38,7 @@ impl BuildContext {
         let bytes =
             limit.bytes(self.rate, self.rtt).ok_or(ConfigError::LimitUnit { kind, limit, instead })?;
         if bytes < u64::from(self.mtu) {
-            return Err(ConfigError::LimitTooSmall { limit, bytes, mtu: self.mtu });
+            return Err(self.too_small(key, limit, bytes, Limit::Bytes(Bytes(10 * u64::from(self.mtu)))));
         }
         Ok(bytes)
     }
@@ -42,9 +48,10 @@ impl BuildContext {
         self.mtu.saturating_sub(weir_core::full_packet(0))
     }
 
-    /// A limit in packets, for a discipline of `kind`; `instead` is the one that counts bytes.
+    /// A limit in packets, for a discipline of `kind`; `instead` is the one that counts bytes. `key` is for messages.
     pub(crate) fn packet_limit(
         &self,
+        key: &'static str,
         limit: Limit,
         kind: &'static str,
         instead: &'static str,
@@ -56,7 +63,7 @@ impl BuildContext {
         })?;
         let bytes = limit.bytes(self.rate, self.rtt);
         if packets == 0 || bytes.is_some_and(|bytes| bytes < u64::from(self.mtu)) {
-            return Err(ConfigError::LimitTooSmall { limit, bytes: bytes.unwrap_or(0), mtu: self.mtu });
+            return Err(self.too_small(key, limit, bytes.unwrap_or(0), Limit::Packets(10)));
         }
         Ok(packets)
     }
@@ -91,14 +98,17 @@ impl BuildContext {
             let reason = format!("a {kind} counts packets, not {limit}; give packets such as 1000p, or bdp");
             return Err(ConfigError::refused(key, reason));
         }
-        self.packet_limit(limit, kind, kind)
+        self.packet_limit(key, limit, kind, kind)
     }
 
-    /// A limit for a discipline of `kind` that counts in either unit; a BDP is counted in packets, a time in bytes.
-    pub(crate) fn queue_limit(&self, limit: Limit, kind: &'static str) -> Result<QueueLimit, ConfigError> {
+    /// A limit of a discipline that counts in either unit; a BDP is counted in packets, a time in bytes. `key` is for
+    /// messages.
+    pub(crate) fn queue_limit(&self, key: &'static str, limit: Limit) -> Result<QueueLimit, ConfigError> {
         Ok(match limit {
-            Limit::Bytes(_) | Limit::Time(_) => QueueLimit::Bytes(self.byte_limit(limit, kind, kind)?),
-            Limit::Packets(_) | Limit::Bdp(_) => QueueLimit::Packets(self.packet_limit(limit, kind, kind)?),
+            Limit::Bytes(_) | Limit::Time(_) => QueueLimit::Bytes(self.byte_limit(key, limit, key, key)?),
+            Limit::Packets(_) | Limit::Bdp(_) => {
+                QueueLimit::Packets(self.packet_limit(key, limit, key, key)?)
+            }
         })
     }
 }

@@ -15,15 +15,19 @@ pub enum ConfigError {
     ZeroRate,
     /// Not one full-size packet fits.
     #[error(
-        "limit: {limit} is {bytes} bytes here, less than one packet of {mtu}; give more, or packets such as 10p"
+        "{key}: {limit} is {bytes} bytes here, less than one packet of {mtu}; give more, such as {example}"
     )]
     LimitTooSmall {
+        /// Which.
+        key: &'static str,
         /// As configured.
         limit: Limit,
         /// What it comes to on this link.
         bytes: u64,
         /// Wire bytes of the longest ordinary packet.
         mtu: u32,
+        /// Ten packets, in a unit that the discipline counts.
+        example: Limit,
     },
     /// The discipline cannot count in the unit of its limit.
     #[error(

@@ -65,7 +65,7 @@ impl TbfKeys {
         if self.late > LATEST {
             return Err(ConfigError::refused("late", format!("{} is longer than {LATEST}", self.late)));
         }
-        let limit = self.link(context).byte_limit(self.limit, "tbf", "pfifo")?;
+        let limit = self.link(context).byte_limit("limit", self.limit, "tbf", "pfifo")?;
         Ok(TbfConfig { rate, burst, limit, late: self.late })
     }
 }
