@@ -123,7 +123,9 @@ impl Qdisc for Protected {
             (_, demoted) => demoted,
         };
         // The dual queue may drop all it has.
-        let packet = self.take(is_demoted, now, events).or_else(|| self.take(!is_demoted, now, events))?;
+        let (is_demoted, packet) = [is_demoted, !is_demoted]
+            .into_iter()
+            .find_map(|is_demoted| Some((is_demoted, self.take(is_demoted, now, events)?)))?;
         if waits == (true, true) {
             let weight = if is_demoted { self.share - 100 } else { self.share };
             self.credit += weight * i64::from(packet.wire_bytes);

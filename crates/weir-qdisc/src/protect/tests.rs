@@ -4,7 +4,8 @@ use crate::config::QdiscConfig;
 use crate::keys::BuildContext;
 use crate::pi2::Scalable;
 use weir_core::{
-    Backlog, DropReason, Duration, Ecn, Event, EventKind, FlowId, MarkReason, Packet, Rate, Seed, Time,
+    Backlog, DropReason, Duration, Ecn, Event, EventKind, EventSink, FlowId, MarkReason, Packet, Rate, Seed,
+    Time,
 };
 use weir_queue::{Challenge, QueueLimit, Ring};
 
@@ -126,11 +127,9 @@ fn losses_at_the_l4s_queues_own_limit_lead_to_a_trial_as_marks_do() {
     assert!(!events[..first].iter().any(is_threshold));
 }
 
-/// After how many packets of the dual queue the demoted queue has its turns, while both always wait and packets of the
-/// dual queue carry `l4s`.
-fn turns(l4s: Ecn) -> Vec<u64> {
-    let dual = "dualq_curvy".parse::<QdiscConfig>().unwrap().build(&LINK).unwrap();
-    let mut queue = Protected {
+/// A dual queue that is protected, with a tenth for the demoted queue.
+fn protected(dual: Box<dyn Qdisc>) -> Protected {
+    Protected {
         dual,
         scalable: Scalable::Ect1,
         demoted: Ring::of_queue(DEMOTED, QueueLimit::Packets(20)),
@@ -139,7 +138,13 @@ fn turns(l4s: Ecn) -> Vec<u64> {
         patience: OWED * 100 * 1500,
         challenge: Challenge::new(LINK.rate),
         l4s: Backlog::default(),
-    };
+    }
+}
+
+/// After how many packets of the dual queue the demoted queue has its turns, while both always wait and packets of the
+/// dual queue carry `l4s`.
+fn turns(l4s: Ecn) -> Vec<u64> {
+    let mut queue = protected("dualq_curvy".parse::<QdiscConfig>().unwrap().build(&LINK).unwrap());
     let packet = |id, flow, ecn| Packet::new(id, FlowId(flow), 1500, Time::ZERO).with_ecn(ecn);
     for id in 0..20 {
         queue.demoted.offer(packet(id, 0, Ecn::Ect1), Time::ZERO, &mut ());
@@ -167,6 +172,34 @@ fn the_demoted_queue_waits_for_the_l4s_queue_until_it_is_owed_four_packets() {
     };
     every_nine_from(1, turns(Ecn::NotEct));
     every_nine_from(41, turns(Ecn::Ect1));
+}
+
+/// Drops all it has when it is asked for a packet.
+struct Dropping(Backlog);
+
+impl Qdisc for Dropping {
+    fn enqueue(&mut self, packet: Packet, _: Time, _: &mut dyn EventSink) {
+        self.0 = Backlog { packets: self.0.packets + 1, bytes: self.0.bytes + u64::from(packet.wire_bytes) };
+    }
+
+    fn dequeue(&mut self, _: Time, _: &mut dyn EventSink) -> Option<Packet> {
+        self.0 = Backlog::default();
+        None
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.0
+    }
+}
+
+#[test]
+fn what_the_demoted_queue_sends_in_place_of_the_other_is_charged_to_it() {
+    let mut queue = protected(Box::new(Dropping(Backlog::default())));
+    let packet = |id, flow| Packet::new(id, FlowId(flow), 1500, Time::ZERO).with_ecn(Ecn::Ect1);
+    queue.demoted.offer(packet(0, 0), Time::ZERO, &mut ());
+    queue.enqueue(packet(1, 1), Time::ZERO, &mut ());
+    assert_eq!(queue.dequeue(Time::ZERO, &mut ()).map(|packet| packet.id), Some(0));
+    assert_eq!(queue.credit, -90 * 1500);
 }
 
 #[test]
