@@ -4,9 +4,9 @@
 //! lives by itself and is found by its handle and priority, which are constants. Tracing programs live by the pins of
 //! their links. All pins of one queue lie in one directory of bpffs.
 //!
-//! `reverse` goes in front of what is there already, since it only looks; `forward` behind, so that nothing changes
-//! the packet or its class after it. `redirect` is no program: it is the last of all filters (see `mirred`), since
-//! nobody sees the packet after it.
+//! `reverse` goes in front of what is there already, since it only looks; `forward` behind, so that no program
+//! changes the packet or its class after it; filters may (see `ahead`). `redirect` is no program: it is the last of
+//! all filters (see `mirred`), since nobody sees the packet after it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -95,8 +95,8 @@ impl Place {
     }
 
     fn describe(&self) -> String {
-        let side = if self.side == Side::Ingress { "ingress" } else { "egress" };
-        format!("attaching {} at the {side} of interface {}", self.role.name(), self.ifindex)
+        let (role, side) = (self.role.name(), self.side.name());
+        format!("attaching {role} at the {side} of interface {}", self.ifindex)
     }
 }
 

@@ -1,15 +1,18 @@
-//! The filters at the ingress of an interface, as the kernel reports them. They see a packet by ascending priority,
+//! The filters at a side of an interface's `clsact`, as the kernel reports them. They see a packet by ascending priority,
 //! behind all TCX programs; the first that matches and does not say `continue` ends it (net/sched/cls_api.c,
 //! `__tcf_classify`).
 
+use std::fmt;
 use std::io;
 
-use super::attach::FILTER_HANDLE;
+use super::attach::{FILTER_HANDLE, Side};
 use super::program::Role;
 use weir_netdev::netlink::{NLM_F_DUMP, Netlink, RTM_GETTFILTER, attributes, text_of, u32_at};
 
 /// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`; the qdisc `ingress` takes it for its only side.
 pub(super) const INGRESS: u32 = 0xffff_fff2;
+/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)`.
+const EGRESS: u32 = 0xffff_fff3;
 /// `struct tcmsg` (linux/rtnetlink.h).
 const TCMSG: usize = 20;
 /// Attributes of a filter (linux/rtnetlink.h) and of an action (linux/pkt_cls.h).
@@ -56,9 +59,11 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Those of an interface, in the order in which they see a packet.
-    pub(super) fn at_ingress(index: u32) -> io::Result<Vec<Self>> {
-        let request: Vec<u8> = [0, index, 0, INGRESS, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
+    /// Those at a side of an interface, in the order in which they see a packet. The qdisc `ingress` names those of its
+    /// only side for either.
+    pub(super) fn at(index: u32, side: Side) -> io::Result<Vec<Self>> {
+        let parent = if side == Side::Ingress { INGRESS } else { EGRESS };
+        let request: Vec<u8> = [0, index, 0, parent, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
         let answers = Netlink::open()?.ask(RTM_GETTFILTER, NLM_F_DUMP, &request)?;
         let mut filters: Vec<Self> = answers.iter().filter_map(|message| Self::parse(message)).collect();
         filters.sort_by_key(|filter| filter.priority);
@@ -108,6 +113,11 @@ impl Filter {
         }
     }
 
+    /// Whether packets that it lets pass go on, but not to later filters.
+    pub(super) fn hides(&self) -> bool {
+        self.may_hide && self.redirects_to.is_none()
+    }
+
     /// Whether it is one of Weir's.
     pub(super) fn is_ours(&self) -> bool {
         match self.kind.as_str() {
@@ -118,5 +128,11 @@ impl Filter {
             }
             _ => self.handle == FILTER_HANDLE,
         }
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} prio {}", self.kind, self.priority)
     }
 }

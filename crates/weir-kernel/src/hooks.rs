@@ -56,8 +56,7 @@ impl Part {
             Self::Traffic(role) => {
                 let (on_queue, side) = hooks.side(role);
                 let device = if on_queue { &hooks.queue_device } else { &hooks.device };
-                let side = if side == Side::Ingress { "ingress" } else { "egress" };
-                format!("{} at the {side} of {device}", role.name())
+                format!("{} at the {} of {device}", role.name(), side.name())
             }
         }
     }

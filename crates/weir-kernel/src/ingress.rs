@@ -29,7 +29,7 @@ impl Others {
     /// Looks for them at an interface; `hooks` are what Weir may have there. Of what the caller may not ask for,
     /// nothing is said.
     pub(super) fn at(link: &LinkState, hooks: &[Hooks]) -> Self {
-        let mut filters = Filter::at_ingress(link.index).unwrap_or_default();
+        let mut filters = Filter::at(link.index, Side::Ingress).unwrap_or_default();
         filters.retain(|filter| !filter.is_ours());
         let ours: Vec<u32> = hooks.iter().flat_map(Hooks::links).map(|(_, number)| number).collect();
         let attached = sys::tcx_programs(link.index, Side::Ingress).unwrap_or_default();
@@ -84,17 +84,12 @@ impl Others {
     pub(super) fn warnings(&self) -> Vec<String> {
         let device = &self.device;
         let mut warnings = Vec::new();
-        let hiding: Vec<String> = self
-            .filters
-            .iter()
-            .filter(|filter| filter.may_hide && filter.redirects_to.is_none())
-            .map(|filter| format!("{} prio {}", filter.kind, filter.priority))
-            .collect();
+        let hiding: Vec<&Filter> = self.filters.iter().filter(|filter| filter.hides()).collect();
         if !hiding.is_empty() {
             warnings.push(format!(
                 "filters at the ingress of {device} see packets before Weir ({}): what they end with ok, pass or pipe is not \
                  shaped; what they end with continue is",
-                hiding.join(", ")
+                list(&hiding)
             ));
         }
         if !self.programs.is_empty() {
@@ -121,6 +116,6 @@ impl Others {
     }
 }
 
-fn list<T: ToString>(all: &[T]) -> String {
+pub(super) fn list<T: ToString>(all: &[T]) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

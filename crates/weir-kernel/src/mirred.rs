@@ -10,6 +10,7 @@
 
 use std::io;
 
+use super::attach::Side;
 use super::filters::{Filter, INGRESS, U32_NODE};
 use super::program::Role;
 use weir_netdev::netlink::{NLM_F_CREATE, NLM_F_EXCL, Netlink, RTM_DELTFILTER, RTM_NEWTFILTER, put};
@@ -93,7 +94,7 @@ pub(super) fn add(index: u32, to: u32) -> io::Result<()> {
 
 /// The filters of an interface that redirect for Weir.
 fn present(index: u32) -> io::Result<Vec<Filter>> {
-    let all = Filter::at_ingress(index)?;
+    let all = Filter::at(index, Side::Ingress)?;
     Ok(all.into_iter().filter(|filter| filter.is_ours() && filter.redirects_to.is_some()).collect())
 }
 
@@ -104,7 +105,7 @@ pub(super) fn target(index: u32) -> Option<u32> {
 
 /// Takes the filter off.
 pub(super) fn remove(index: u32) -> io::Result<()> {
-    let all = Filter::at_ingress(index)?;
+    let all = Filter::at(index, Side::Ingress)?;
     for ours in present(index)? {
         // With the last of its filters a hash table goes only if it is said so: a handle of zero is the whole priority.
         let alone = all.iter().filter(|filter| filter.priority == ours.priority).count() == 1;

@@ -68,6 +68,8 @@ pub struct Bottleneck {
     pub state: State,
     /// What is not as it was set up.
     pub faults: Vec<Fault>,
+    /// Who may keep packets from its programs.
+    pub warnings: Vec<String>,
     /// When `weir up` came to its end, in seconds since 1970; where it did not, when it began.
     pub since_unix_s: Option<u64>,
     /// The rate of the link, in bits per second.

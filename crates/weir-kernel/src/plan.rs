@@ -225,10 +225,15 @@ impl Seen {
         self.link.as_ref().map(|link| Others::at(link, &hooks))
     }
 
-    /// What to know of programs that see packets before Weir's, where it shapes the directions `wanted`.
+    /// What to know of who may keep packets from Weir's programs, where it shapes the directions `wanted`.
     pub(super) fn ahead(&self, wanted: &[Direction]) -> Vec<String> {
         let hooks = [Direction::Egress, Direction::Ingress].map(|direction| self.hooks(direction));
-        self.link.as_ref().map(|link| ahead::warnings(link, &hooks, wanted)).unwrap_or_default()
+        let warnings = |link| ahead::warnings(link, &hooks, wanted, self.has_clsact());
+        self.link.as_ref().map(warnings).unwrap_or_default()
+    }
+
+    fn has_clsact(&self) -> bool {
+        self.qdiscs.ingress().is_some_and(|qdisc| qdisc.kind == "clsact")
     }
 
     /// The programs of one direction.
@@ -295,9 +300,8 @@ impl Seen {
     /// stops the device for a moment wherever one comes or goes (`qdisc_graft`, net/sched/sch_api.c), and what is
     /// sent then is lost.
     pub(super) fn hooks_off(&self) -> Option<Step> {
-        let there = self.qdiscs.ingress().is_some_and(|qdisc| qdisc.kind == "clsact");
         let action = Action::DropClsact { device: self.device().to_owned(), index: self.index };
-        there.then(|| Step::new("the hooks", action))
+        self.has_clsact().then(|| Step::new("the hooks", action))
     }
 
     /// The steps that take one direction down, as far as it is there.

@@ -46,6 +46,8 @@ pub struct Instance {
     pub programs: Vec<AttachedProgram>,
     /// What is not as it was set up.
     pub faults: Vec<Fault>,
+    /// Who may keep packets from the programs; not known where there are faults.
+    pub warnings: Vec<String>,
 }
 
 /// A program of an instance, or the two that listen to its queues.
@@ -218,10 +220,15 @@ fn instance(seen: &Seen, journal: &Journal, setup: &Setup, direction: Direction)
         pins: pins(journal.namespace.inode, journal.index, direction),
         programs: programs(&seen.hooks(direction), setup),
         faults: Vec::new(),
+        warnings: Vec::new(),
         queue_device,
         device,
     };
     instance.faults = faults(&instance, seen, qdiscs);
+    // A program of Weir's that cannot be seen would be taken for somebody else's.
+    if instance.faults.is_empty() && instance.programs.iter().all(|program| program.hook.is_some()) {
+        instance.warnings = seen.ahead(&[direction]);
+    }
     instance
 }
 

@@ -22,6 +22,13 @@ pub enum Side {
 }
 
 impl Side {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Ingress => "ingress",
+            Self::Egress => "egress",
+        }
+    }
+
     fn tcx(self) -> libbpf_sys::bpf_attach_type {
         match self {
             Self::Ingress => libbpf_sys::BPF_TCX_INGRESS,

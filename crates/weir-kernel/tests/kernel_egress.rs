@@ -1,10 +1,10 @@
-//! Programs of others at the egress of an interface whose sent packets Weir classifies. `forward` comes behind those
-//! that are there.
+//! Programs and filters of others at the egress of an interface whose sent packets Weir classifies. `forward` comes
+//! behind the programs at TCX that are there, and before all filters.
 
 #[path = "world/live.rs"]
 mod live;
 
-use live::{DATAGRAMS, arrive, down, index, send_datagrams, up};
+use live::{DATAGRAMS, arrive, down, index, quietly, send_datagrams, up};
 use weir_kernel::attach::Hook;
 use weir_kernel::{self as kernel, Snapshot};
 use weir_testkit::bpf::{At, TCX_DROP, TCX_NEXT, TCX_PASS, Theirs};
@@ -103,4 +103,32 @@ fn who_may_keep_packets_from_the_law_is_named() {
             drop(theirs);
         }
     }
+}
+
+#[test]
+fn filters_that_take_the_stamp_off_are_named() {
+    let Some(world) = world() else { return };
+    world.bottleneck.enter(|| {
+        quietly("ip link add ifb7 type ifb; ip link set ifb7 up; tc qdisc add dev to-s clsact");
+        let shown = || kernel::instances().unwrap().remove(0).warnings;
+        for words in [EGRESS, BOTH] {
+            assert_eq!(up(words).unwrap().warnings, Vec::<String>::new(), "{words}");
+            for (end, named) in
+                [("action mirred egress mirror dev ifb7 continue", false), ("flowid 1:1", true)]
+            {
+                quietly(&format!(
+                    "tc filter add dev to-s egress prio 7 protocol all u32 match u32 0 0 {end}"
+                ));
+                let warnings = up(words).unwrap().warnings;
+                assert_eq!(shown(), warnings, "{words} {end}");
+                assert_eq!(warnings.len(), usize::from(named), "{words} {end}: {warnings:?}");
+                for part in ["egress of to-s", "(u32 prio 7)", "'forward'", "continue"] {
+                    assert!(!named || warnings[0].contains(part), "no {part} in {warnings:?}");
+                }
+                quietly("tc filter del dev to-s egress prio 7");
+            }
+            assert_eq!(shown(), Vec::<String>::new(), "{words}");
+        }
+        down("to-s");
+    });
 }

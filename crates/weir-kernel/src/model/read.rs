@@ -113,6 +113,7 @@ fn bottleneck(instance: &Instance) -> Result<Bottleneck, ModelError> {
             Phase::Up => State::Up,
         },
         faults: instance.faults.clone(),
+        warnings: instance.warnings.clone(),
         since_unix_s: Some(instance.since),
         rate_bits_per_second: setup.rate_of(instance.direction).bits_per_sec(),
         sharing: setup.sharing,

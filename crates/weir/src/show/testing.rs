@@ -34,6 +34,7 @@ pub(crate) fn bottleneck() -> Bottleneck {
         queue_device: "eth0".to_owned(),
         state: State::Up,
         faults: Vec::new(),
+        warnings: Vec::new(),
         since_unix_s: Some(1_000_000_000),
         rate_bits_per_second: 20_000_000,
         sharing: Sharing::Equal,

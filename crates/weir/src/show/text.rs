@@ -34,6 +34,9 @@ fn block(shown: &Bottleneck, statistics: bool, now_unix_s: f64) -> String {
     let _ = write!(out, " rate {}", rate(shown.rate_bits_per_second as f64));
     let _ = writeln!(out, " sharing {} split {} law {}", shown.sharing, shown.split, law(shown));
     shown.faults.iter().for_each(|fault| self::fault(&mut out, fault));
+    for warning in &shown.warnings {
+        let _ = writeln!(out, "    WARNING {warning}");
+    }
     if shown.queue_device != shown.device {
         let _ = writeln!(out, "    queued on {}", shown.queue_device);
     }
@@ -300,6 +303,17 @@ eth0 egress: up for 3h12m rate 20mbit sharing equal split hard law paper by loss
         assert!(shown.contains("forward at the egress of eth0: NOT ATTACHED,"), "{shown}");
         assert!(shown.contains("assured 10mbit codel (GONE)"), "{shown}");
         assert!(any_fault(&[broken]));
+    }
+
+    #[test]
+    fn a_warning_is_no_fault() {
+        let mut warned = bottleneck();
+        warned.warnings = vec!["there are filters".to_owned()];
+        let shown = bottlenecks(&[warned.clone()], &[], false, NOW);
+        assert!(
+            shown.starts_with("eth0 egress: up for") && shown.contains("    WARNING there are filters\n")
+        );
+        assert!(!any_fault(&[warned]));
     }
 
     #[test]
