@@ -89,7 +89,10 @@ impl Default for PieKeys {
 
 impl PieKeys {
     /// Refuses times and gains that the controller cannot work with.
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    ///
+    /// # Errors
+    /// Names the key and its range.
+    pub fn check(&self) -> Result<(), ConfigError> {
         for (key, value) in [("target", self.target), ("tupdate", self.tupdate)] {
             if !(Duration::from_micros(1)..=Duration::from_secs(10)).contains(&value) {
                 return Err(ConfigError::refused(key, format!("{value} is not from 1us to 10s")));

@@ -205,23 +205,20 @@ impl Options<'_> {
         )?;
         self.packets(keys.limit, "pie")?;
         self.pie_law(keys)?;
-        if keys.dq_rate_estimator {
-            self.word("dq_rate_estimator");
-        }
+        self.word(if keys.dq_rate_estimator { "dq_rate_estimator" } else { "no_dq_rate_estimator" });
         Ok(())
     }
 
     fn fq_pie(&mut self, keys: &FqPieKeys) -> Result<(), LeafError> {
         self.packets(keys.limit, "fq_pie")?;
         self.flows(keys.flows);
-        if let Some(quantum) = keys.quantum {
-            self.put("quantum", quantum.0);
-        }
+        self.put("quantum", self.context.quantum("quantum", keys.quantum, self.context.mtu, 1)?);
         self.pie_law(&keys.pie())
     }
 
     fn pie_law(&mut self, keys: &PieKeys) -> Result<(), LeafError> {
         let usual = PieKeys::default();
+        keys.check()?;
         must(keys.burst == usual.burst, "burst", "the kernel's is fixed at 150ms; leave the key out")?;
         self.time("target", keys.target);
         self.time("tupdate", keys.tupdate);
@@ -232,6 +229,12 @@ impl Options<'_> {
                 sixteenths.fract() == 0.0,
                 option,
                 "the kernel counts it in sixteenths: give a multiple of 0.0625",
+            )?;
+            // For nothing `tc` sends nothing, and the kernel keeps what it has; more it refuses (q_pie.c).
+            must(
+                (1.0..=32.0).contains(&sixteenths),
+                option,
+                &format!("{gain} is not from 0.0625 to 2, which is what tc gives to the kernel's PIE"),
             )?;
             self.put(option, sixteenths);
         }
@@ -322,13 +325,17 @@ mod tests {
             ),
             (
                 "pie ecn target 20ms",
-                "pie limit 1000 target 20000us tupdate 15000us alpha 2 beta 20 ecn nobytemode",
+                "pie limit 1000 target 20000us tupdate 15000us alpha 2 beta 20 ecn nobytemode \
+                 no_dq_rate_estimator",
             ),
             (
                 "pie dq_rate_estimator",
                 "pie limit 1000 target 15000us tupdate 15000us alpha 2 beta 20 noecn nobytemode dq_rate_estimator",
             ),
-            ("fq_pie", "fq_pie limit 10240 target 15000us tupdate 15000us alpha 2 beta 20 noecn nobytemode"),
+            (
+                "fq_pie",
+                "fq_pie limit 10240 quantum 1514 target 15000us tupdate 15000us alpha 2 beta 20 noecn nobytemode",
+            ),
             (
                 "red min 10kb max 30kb limit 100kb burst 20 ecn",
                 "red limit 102400 min 10240 max 30720 avpkt 1000 burst 20 probability 0.02 bandwidth 12000000bit ecn",
@@ -357,6 +364,11 @@ mod tests {
             ("codel ce_threshold 1ms ce_threshold_ect1", "ce_threshold_ect1: "),
             ("pie limit 64kb", "limit: "),
             ("pie alpha 0.1", "alpha: "),
+            ("pie alpha 0", "alpha: 0 is not from 0.0625 to 2"),
+            ("pie beta 2.0625", "beta: 2.0625 is not from 0.0625 to 2"),
+            ("pie target 0s", "target: "),
+            ("fq_pie beta 0", "beta: 0 is not"),
+            ("fq_pie quantum 0b", "quantum: "),
             ("pie burst 10ms", "burst: "),
             ("pie variant rfc8033", "variant: "),
             ("fq nofast_path", "fast_path: "),

@@ -69,7 +69,10 @@ impl BuildContext {
     }
 
     /// Wire bytes that a flow may send at once, `usual` by default; at least `least`.
-    pub(crate) fn quantum(
+    ///
+    /// # Errors
+    /// Names `key` where the bytes are out of range.
+    pub fn quantum(
         &self,
         key: &'static str,
         given: Option<Bytes>,
