@@ -6,7 +6,7 @@
 //! Where they went together with their network namespace, nobody can go there any more to run `weir down`.
 //! Whether a namespace is gone cannot be asked, since any open descriptor may hold it. But the pinned link of a program
 //! says by itself when its interface has gone, and an inode number that belongs to another namespace now says that the
-//! one before is dead.
+//! one before is dead. Filters of `clsact` have no such links: before Linux 6.6 only the number counts.
 
 use std::fs;
 use std::path::Path;
