@@ -313,8 +313,10 @@ impl Seen {
                     steps.push(self.root_back(before.root.as_ref()));
                 }
                 let link = self.link.as_ref().filter(|link| link.txqueuelen != before.txqueuelen);
-                // Only the kernel's own correction is taken back, not what an operator set meanwhile.
-                if let Some(link) = link.filter(|_| before.txqueuelen == 0 && self.root_is_ours()) {
+                // Only the kernel's own correction is taken back, not what an operator set meanwhile. A command that
+                // was killed may have come no further than the root.
+                let is_due = self.root_is_ours() || self.standing().is_none();
+                if let Some(link) = link.filter(|_| before.txqueuelen == 0 && is_due) {
                     let line = format!("link set {} txqueuelen 0", link.name);
                     steps.push(Step::new("the queue length that was", Action::Ip(vec![line])));
                 }

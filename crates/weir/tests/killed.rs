@@ -16,9 +16,10 @@ use wire::{Wire, apart, stderr, stdout};
 const WORKERS: u64 = 2;
 
 const FIRST: &str = "up w0 rate 100mbit queues bfifo/bfifo direction both flows 64";
+const EGRESS: &str = "up w0 rate 100mbit queues bfifo/bfifo flows 64";
 
-/// Has workers try the points in turn, each on a wire of its own, until `at`, given a point, says that the command came
-/// to its end before it. Returns how many points there are.
+/// Has workers try the points in turn, each on a wire of its own on which `sh` has run `prepare`, until `at`, given a
+/// point, says that the command came to its end before it. Returns how many points there are.
 fn everywhere(prepare: &str, at: impl Fn(&Wire, &str, u64) -> bool + Sync) -> u64 {
     if !is_root() {
         return u64::MAX;
@@ -27,9 +28,7 @@ fn everywhere(prepare: &str, at: impl Fn(&Wire, &str, u64) -> bool + Sync) -> u6
     let work = |worker: u64| {
         apart(true);
         let wire = Wire::new().unwrap();
-        if !prepare.is_empty() {
-            wire.near.tc(&[prepare.to_owned()]).unwrap();
-        }
+        assert_eq!(wire.said(prepare), "", "{prepare}");
         let clean = wire.everything();
         let mut points =
             (stride - 1..).step_by(stride as usize).skip(worker as usize).step_by(WORKERS as usize);
@@ -88,13 +87,19 @@ fn a_reload_is_undone_by_down() {
 #[test]
 fn down_is_completed_by_another() {
     let first = format!("{FIRST} replace");
-    kill_everywhere("qdisc add dev w0 root handle 12: bfifo limit 77777", &[&first], "down dev w0");
+    kill_everywhere("tc qdisc add dev w0 root handle 12: bfifo limit 77777", &[&first], "down dev w0");
+}
+
+/// HTB makes the kernel raise a length of zero.
+#[test]
+fn a_queue_length_of_zero_comes_back() {
+    kill_everywhere("ip link set w0 txqueuelen 0", &[EGRESS], "down dev w0");
 }
 
 #[test]
 fn up_is_completed_by_another() {
     let line = "up w0 rate 100mbit queues bfifo/pfifo direction both flows 64 replace";
-    let points = everywhere("qdisc add dev w0 root handle 12: pfifo limit 77", |wire, clean, point| {
+    let points = everywhere("tc qdisc add dev w0 root handle 12: pfifo limit 77", |wire, clean, point| {
         let output = wire.weir(line, Some(point));
         if output.status.success() {
             assert!(wire.everything().contains("57e2:"));
