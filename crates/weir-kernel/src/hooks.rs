@@ -13,10 +13,10 @@ use libbpf_rs::Link;
 use libbpf_rs::query::LinkTypeInfo;
 
 use super::attach::{self, Hook, Place, Side};
-use super::config::{LinkLayer, ProgramConfig};
+use super::config::{self, LinkLayer, ProgramConfig};
 use super::error::KernelError;
 use super::journal::pins;
-use super::program::{Programs, Role};
+use super::program::{self, Programs, Role};
 use super::qdisc::{self, LinkState};
 use super::setup::{Direction, Setup};
 use super::talk;
@@ -149,6 +149,12 @@ impl Hooks {
     /// Whether a program of it is a filter of `clsact`.
     pub(super) fn uses_clsact(&self) -> bool {
         self.attached().iter().any(|(_, hook)| *hook == Some(Hook::Clsact))
+    }
+
+    /// Flows that the pinned table has room for, if this version of Weir can read it.
+    pub(super) fn capacity(&self) -> Option<u32> {
+        let settings = program::read_settings(&self.pins()).ok()?;
+        config::from_bytes(&settings).map(|(table, _)| table.capacity())
     }
 
     /// What the programs are loaded with.

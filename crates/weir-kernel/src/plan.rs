@@ -266,10 +266,9 @@ impl Seen {
         if same && presence == Presence::Whole {
             return Vec::new();
         }
-        // Without a journal the tables are those of an interface of before that had the same numbers.
-        let keep = presence != Presence::None
-            && self.journal.is_some()
-            && before.is_none_or(|before| before.flows == setup.flows);
+        // Without a journal the tables are those of an interface of before that had the same numbers. How large they
+        // are a journal does not say where a change was killed.
+        let keep = self.journal.is_some() && hooks.capacity() == Some(setup.capacity());
         let marks = setup.can_mark();
         let load = Action::Load { hooks: hooks.clone(), setup: Box::new(setup.clone()), keep };
         let hook = Hook::of_this_kernel();

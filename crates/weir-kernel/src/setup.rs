@@ -6,6 +6,7 @@ mod error;
 
 use serde::{Deserialize, Serialize};
 use weir_core::{Duration, ETHERNET_MTU, Rate};
+use weir_law::live::LiveConfig;
 use weir_law::{MainSignal, Params};
 use weir_qdisc::Sharing;
 use weir_qdisc::config::SplitKind;
@@ -202,6 +203,11 @@ impl Setup {
     #[must_use]
     pub fn shares(&self, direction: Direction) -> [Rate; 2] {
         self.shape(direction).shares()
+    }
+
+    /// Flows that a table of `flows` has room for.
+    pub(super) fn capacity(&self) -> u32 {
+        LiveConfig::new(&self.law, self.flows).capacity()
     }
 
     /// Whether a queue may put CE on a packet.

@@ -143,7 +143,7 @@ fn warnings(seen: &Seen, setup: &Setup) -> Vec<String> {
     warnings.extend(buckets::warnings(setup));
     warnings.extend(seen.ahead(setup.direction.each()));
     warnings.extend(seen.link.as_ref().and_then(bridged));
-    if let Some(standing) = seen.standing().filter(|standing| standing.flows != setup.flows) {
+    if let Some(standing) = seen.standing().filter(|standing| standing.capacity() != setup.capacity()) {
         warnings.push(format!(
             "a table of {} flows takes the place of one of {}: what is known of flows is lost",
             setup.flows, standing.flows

@@ -97,6 +97,21 @@ fn a_queue_length_of_zero_comes_back() {
 }
 
 #[test]
+fn a_change_of_the_table_is_completed_by_another() {
+    let line = EGRESS.replace("flows 64", "flows 128");
+    let points = everywhere("", |wire, _, point| {
+        wire.must(EGRESS);
+        let killed = !wire.weir(&line, Some(point)).status.success();
+        wire.must(&line);
+        let shown: serde_json::Value = serde_json::from_str(&stdout(&wire.must("show --json"))).unwrap();
+        assert_eq!(shown[0]["flow_table"]["capacity"], 128, "killed at {point}: {shown}");
+        wire.must("down w0");
+        !killed
+    });
+    assert!(points > 10, "{points}");
+}
+
+#[test]
 fn up_is_completed_by_another() {
     let line = "up w0 rate 100mbit queues bfifo/pfifo direction both flows 64 replace";
     let points = everywhere("tc qdisc add dev w0 root handle 12: pfifo limit 77", |wire, clean, point| {
