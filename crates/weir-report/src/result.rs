@@ -23,7 +23,7 @@ pub struct RunResult {
     /// One record per flow that looked for fair queuing, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detections: Vec<DetectionResult>,
-    /// One record per queue of the bottleneck.
+    /// One record per queue: those of the bottleneck, of its other direction, and of the other links.
     pub queues: Vec<QueueResult>,
     /// How far the run kept to its schedule, and whether every packet is accounted for.
     pub health: Health,
@@ -54,6 +54,28 @@ impl RunResult {
     pub fn series_names(&self) -> impl Iterator<Item = &str> {
         let flows = self.flows.iter().map(|flow| flow.name.as_str());
         flows.chain(self.workloads.iter().map(|workload| workload.name.as_str()))
+    }
+
+    /// The queues of the bottleneck, towards the client.
+    pub fn bottleneck_queues(&self) -> &[QueueResult] {
+        let own = self.meta.scenario.bottleneck.qdisc.queue_names().len();
+        &self.queues[..own.min(self.queues.len())]
+    }
+
+    /// The samples of the bottleneck: its queues, and what goes over it.
+    pub fn bottleneck_series(&self) -> Series {
+        let scenario = &self.meta.scenario;
+        let mut elsewhere = scenario.expanded_flows();
+        elsewhere.retain(|flow| !scenario.passes_bottleneck(flow));
+        let passes = |name: &str| elsewhere.iter().all(|flow| flow.name != name);
+        let flows = self.series_names().zip(&self.series.flows).filter(|(name, _)| passes(name));
+        let queues = self.series.queues.iter().take(self.bottleneck_queues().len());
+        Series {
+            queues: queues.cloned().collect(),
+            flows: flows.map(|(_, bins)| bins.clone()).collect(),
+            rtt: Vec::new(),
+            ..self.series
+        }
     }
 
     /// The same with some flows only, as if the others and all workloads had not been looked at.

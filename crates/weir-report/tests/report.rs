@@ -388,6 +388,23 @@ fn many_flows_stay_readable() {
 }
 
 #[test]
+fn the_link_is_used_by_what_leaves_its_own_queue() {
+    let alone = result("alone", &WITHOUT, false);
+    let mut beside = alone.clone();
+    for name in ["reverse", "core"] {
+        beside.queues.push(QueueResult { name: name.to_owned(), ..alone.queues[0].clone() });
+        beside.series.queues.push(alone.series.queues[0].clone());
+    }
+    assert!(page::utilisation(&alone).is_some());
+    assert_eq!(page::utilisation(&beside), page::utilisation(&alone));
+    assert_eq!(beside.bottleneck_series().queues, alone.series.queues);
+    // What is read from files has no trace, whose rate may be another than the scenario's.
+    let mut read = alone;
+    read.meta.scenario.bottleneck.trace = Some(PathBuf::from("cell.trace").into());
+    assert_eq!(page::utilisation(&read), None);
+}
+
+#[test]
 fn empty_runs_make_a_page() {
     let mut run = result("empty", &[], false);
     run.queues.clear();

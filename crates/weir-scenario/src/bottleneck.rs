@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use weir_core::{Bytes, Duration, Rate, Time};
 use weir_qdisc::QdiscConfig;
-use weir_sim::RateSteps;
+use weir_sim::{OPPORTUNITY_BYTES, RateSteps};
 
 use crate::Refusal;
 use crate::key::{Table, keys, plain};
@@ -142,14 +142,19 @@ impl Bottleneck {
         }
     }
 
-    /// The link's mean rate between two times in seconds from the start, in bits per second.
+    /// The link's mean rate between two times in seconds from the start, in bits per second on the wire; of a trace, which
+    /// counts IP packets, that of full ones.
     pub fn mean_bps(&self, from_s: f64, to_s: f64) -> f64 {
         let at = |seconds: f64| Time::from_nanos((seconds * 1e9) as u64);
-        let rate = match self.rate_steps() {
-            Ok(Some(steps)) if at(from_s) < at(to_s) => steps.mean(at(from_s), at(to_s)),
-            _ => self.rate,
-        };
-        rate.bits_per_sec() as f64
+        let (from, to) = (at(from_s), at(to_s));
+        let bps = |rate: Rate| rate.bits_per_sec() as f64;
+        match (self.trace.as_ref().and_then(TraceFile::trace), self.rate_steps()) {
+            (Some(trace), _) if from < to => {
+                bps(trace.mean(from, to)) * FULL_PACKET as f64 / f64::from(OPPORTUNITY_BYTES)
+            }
+            (None, Ok(Some(steps))) if from < to => bps(steps.mean(from, to)),
+            _ => bps(self.rate),
+        }
     }
 
     /// What the link's rate is from when to when until `end_s`, in seconds and bits per second; only the mean where it

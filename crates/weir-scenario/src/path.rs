@@ -376,6 +376,11 @@ impl Scenario {
             .collect()
     }
 
+    /// Whether a flow goes over the bottleneck. A path that cannot be goes over no link.
+    pub fn passes_bottleneck(&self, flow: &Flow) -> bool {
+        self.path(flow).is_ok_and(|path| path.contains(&0))
+    }
+
     /// Whether data upwards meets a rate on a flow's path.
     pub fn is_bounded_up(&self, flow: &Flow) -> bool {
         let sides = self.sides();

@@ -79,6 +79,17 @@ impl Trace {
         Rate::from_bits_per_sec((bits * 1_000_000_000 / u128::from(self.period().as_nanos())) as u64)
     }
 
+    /// Its mean rate from one time to a later one, in bits of IP packets.
+    pub fn mean(&self, from: Time, to: Time) -> Rate {
+        // What may go at `to` itself is of the time behind it.
+        let before = |time: Time| match time.as_nanos().checked_sub(1) {
+            Some(last) => self.opportunities(Time::from_nanos(last)),
+            None => 0,
+        };
+        let bits = u128::from(before(to) - before(from)) * u128::from(OPPORTUNITY_BYTES) * 8;
+        Rate::from_bits_per_sec((bits * 1_000_000_000 / u128::from(to.as_nanos() - from.as_nanos())) as u64)
+    }
+
     /// After how long it begins anew.
     pub fn period(&self) -> Duration {
         Duration::from_millis(self.lines.last().copied().map_or(1, u64::from))
@@ -172,6 +183,12 @@ mod tests {
         let trace = Trace::parse("# two packets at once\n1\n1\n\n5\n10\n").unwrap();
         assert_eq!(trace.rate().to_string(), "4.8mbit");
         assert_eq!(trace.period(), Duration::from_millis(10));
+        // Two at 1 ms, one at 5 ms, one at 10 ms.
+        let mean = |from, to| trace.mean(ms(from), ms(to)).to_string();
+        assert_eq!(
+            [mean(0, 5), mean(5, 10), mean(0, 11), mean(2, 4)],
+            ["4.8mbit", "2.4mbit", "4.363636mbit", "0bit"]
+        );
         for (text, says) in
             [("1\nx\n", "line 2: 'x'"), ("3\n2\n", "line 2: 2 ms"), ("", "0 ms"), ("0\n", "0 ms")]
         {

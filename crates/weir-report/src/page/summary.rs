@@ -37,17 +37,17 @@ pub(super) fn score(value: f64) -> String {
 
 /// The first and the last second, from the start, in which the bottleneck carried anything.
 fn busy(result: &RunResult) -> Option<(f64, f64)> {
+    let series = result.bottleneck_series();
     let carries = |index: &usize| {
-        result.series.flows.iter().any(|bins| bins.get(*index).is_some_and(|bin| bin.departed_bytes > 0))
+        series.flows.iter().any(|bins| bins.get(*index).is_some_and(|bin| bin.departed_bytes > 0))
     };
-    let series = &result.series;
     let (first, last) = (0..series.bins()).find(carries).zip((0..series.bins()).rfind(carries))?;
     Some((series.begin_s(first), series.begin_s(last + 1)))
 }
 
-/// The share of the link's capacity that was used while anything was sent.
+/// The share of the bottleneck's capacity that was used while anything was sent over it.
 pub fn utilisation(result: &RunResult) -> Option<f64> {
-    let bytes: u64 = result.queues.iter().map(|queue| queue.departed_bytes).sum();
+    let bytes: u64 = result.bottleneck_queues().iter().map(|queue| queue.departed_bytes).sum();
     let (first, last) = busy(result)?;
     let scenario = &result.meta.scenario;
     let (from, to) = match scenario.measure.has_window() {
@@ -57,10 +57,10 @@ pub fn utilisation(result: &RunResult) -> Option<f64> {
             (first.max(from), last.min(to))
         }
     };
-    if from >= to {
-        return None;
-    }
-    Some(bytes as f64 * 8.0 / (scenario.bottleneck.mean_bps(from, to) * (to - from)))
+    // Of a run that was read from its files the trace is not known, only its path.
+    let is_known = scenario.bottleneck.trace.as_ref().is_none_or(|file| file.trace().is_some());
+    let capacity = scenario.bottleneck.mean_bps(from, to) * (to - from);
+    (from < to && is_known && capacity > 0.0).then(|| bytes as f64 * 8.0 / capacity)
 }
 
 /// Jain's fairness index of the flows' goodput.

@@ -18,14 +18,14 @@ pub struct Row {
     pub failed: Option<String>,
     /// Wire bits per second through the bottleneck, over the link's rate.
     pub utilisation: f64,
-    /// Mean sojourn over all packets of all queues, in milliseconds.
+    /// Mean sojourn over all packets of all queues of the bottleneck, in milliseconds.
     pub delay_mean_ms: f64,
     /// Jain's index of the rates of those flows through the queue that answer to congestion and have no end of their
     /// own in bytes; none of fewer than two.
     pub jain: Option<f64>,
-    /// Packets dropped, over packets offered.
+    /// Packets dropped by the bottleneck, over packets offered to it.
     pub dropped: f64,
-    /// Packets marked, over packets offered.
+    /// Packets marked by it, over the same.
     pub marked: f64,
     /// Per flow, then per workload.
     pub flows: Vec<FlowRow>,
@@ -79,7 +79,7 @@ impl Row {
 
     /// Measures a run with its samples, from `from_s` seconds on.
     pub(super) fn measure(section: &str, title: &str, qdisc: &str, result: &RunResult, from_s: f64) -> Self {
-        let series = &result.series;
+        let (series, scenario) = (&result.series, &result.meta.scenario);
         let (skip, bins) = ((from_s / series.interval_s).round() as usize, series.bins());
         // A run that was cut short before then has nothing to show.
         let span = if skip < bins { series.span_s(skip, bins) } else { series.interval_s };
@@ -93,7 +93,8 @@ impl Row {
                 rate_bps: bytes(bins.iter().skip(skip)) as f64 * 8.0 / span,
             })
             .collect();
-        let all: Vec<QueueBin> = queues.iter().flatten().copied().collect();
+        let link = result.bottleneck_series();
+        let all: Vec<QueueBin> = link.queues.iter().flat_map(|bins| late(bins)).collect();
         let departed: u64 = all.iter().map(|bin| u64::from(bin.departed)).sum();
         let sum = |part: fn(&QueueBin) -> u32| all.iter().map(|bin| u64::from(part(bin))).sum::<u64>() as f64;
         let (dropped, marked) = (sum(|bin| bin.dropped), sum(|bin| bin.marked));
@@ -102,18 +103,20 @@ impl Row {
             .flows
             .iter()
             .zip(&flows)
-            .zip(result.meta.scenario.expanded_flows())
+            .zip(scenario.expanded_flows())
             .filter(|((flow, _), _)| flow.stack != "udp" && flow.wanted_bytes.is_none())
-            .filter(|(_, asked)| asked.direction == Direction::Down)
+            .filter(|(_, asked)| asked.direction == Direction::Down && scenario.passes_bottleneck(asked))
             .map(|((_, row), _)| row.rate_bps);
         let began = skip as f64 * series.interval_s;
-        let rate = result.meta.scenario.bottleneck.mean_bps(began, began + span);
+        let rate = scenario.bottleneck.mean_bps(began, began + span);
         Self {
             section: section.to_owned(),
             title: title.to_owned(),
             qdisc: qdisc.to_owned(),
             failed: None,
-            utilisation: flows.iter().map(|flow| flow.rate_bps).sum::<f64>() / rate,
+            utilisation: bytes(link.flows.iter().flat_map(|bins| bins.iter().skip(skip))) as f64 * 8.0
+                / span
+                / rate,
             delay_mean_ms: mean_ms(&all),
             jain: weir_core::jain(elastic),
             dropped: dropped / offered,
@@ -129,7 +132,7 @@ impl Row {
                 })
                 .collect(),
             flows,
-            seconds: seconds(series, skip),
+            seconds: seconds(&link, skip),
         }
     }
 }

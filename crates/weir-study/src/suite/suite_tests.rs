@@ -1,6 +1,10 @@
 //! What a suite's file says.
 
-use super::{Plan, all, find};
+use std::sync::atomic::AtomicBool;
+
+use weir_world::{RunOptions, SIM};
+
+use super::{Plan, Row, all, find};
 
 #[test]
 fn every_suite_that_comes_with_weir_is_sound() {
@@ -47,4 +51,20 @@ fn several_texts_choose_what_has_any_of_them() {
         (vec![first], vec![first, last])
     );
     assert_eq!(chosen(&[]).len(), suite.scenarios.len());
+}
+
+#[test]
+fn another_link_does_not_count_for_the_bottleneck() {
+    let suite = find("rfc7928").unwrap();
+    let only = vec!["Two AQMs in a row".to_owned()];
+    let plan = Plan { only, qdiscs: vec!["codel".to_owned()], ..Plan::new(SIM) };
+    let (_, _, mut job) = suite.jobs(&plan).unwrap().remove(0);
+    job.scenario.flows.iter_mut().for_each(|flow| flow.duration = flow.duration.map(|time| time / 5));
+    let result = SIM.run(&job.scenario, &RunOptions::new(&AtomicBool::new(false))).unwrap();
+    let row = Row::measure("10", "", "codel", &result, 10.0);
+    assert!((0.8..=1.01).contains(&row.utilisation), "{}", row.utilisation);
+    assert!(row.seconds.iter().all(|second| second.rate_bps <= 10.1e6), "{:?}", row.seconds);
+    assert_eq!(row.queues.len(), 2, "each queue has its own row");
+    let own = row.queues[0].mean_ms;
+    assert!((row.delay_mean_ms - own).abs() < 1e-9, "{} and {own}", row.delay_mean_ms);
 }

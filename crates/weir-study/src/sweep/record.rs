@@ -131,11 +131,11 @@ impl Measured {
         let of = scenario.flows.iter().enumerate();
         let of = of.flat_map(|(index, flow)| std::iter::repeat_n(index, flow.count as usize));
         let mut delay = Histogram::new();
-        result.queues.iter().for_each(|queue| delay.merge(&queue.sojourn_ns));
+        let queues = result.bottleneck_queues();
+        queues.iter().for_each(|queue| delay.merge(&queue.sojourn_ns));
         let ms = |at: f64| delay.quantile(at).map(|ns| ns as f64 / 1e6);
         let (from, to) = scenario.measure.window_s(result.meta.wall_s);
-        let queues = scenario.bottleneck.qdisc.queue_names().len();
-        let sum = |value: fn(&weir_report::result::QueueResult) -> u64| result.queues.iter().map(value).sum();
+        let sum = |value: fn(&QueueResult) -> u64| queues.iter().map(value).sum();
         Self {
             flows: result.flows.clone(),
             of: of.collect(),
@@ -161,7 +161,7 @@ impl Measured {
                 utilisation: page::utilisation(result),
                 jain: page::jain(result),
             },
-            queues: result.queues.iter().take(queues).map(Queue::of).collect(),
+            queues: queues.iter().map(Queue::of).collect(),
             warnings: result.health.warnings.clone(),
         }
     }
