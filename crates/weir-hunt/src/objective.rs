@@ -47,17 +47,8 @@ pub(crate) const LINK: &str = "link";
 
 /// The names of the flows, `[[flow]]` by `[[flow]]`, as `means.csv` has them.
 pub(crate) fn flow_names(scenario: &Scenario) -> Vec<String> {
-    let all = scenario.expanded_flows();
-    let mut names = Vec::new();
-    let mut next = 0;
-    for flow in &scenario.flows {
-        if let Some(first) = all.get(next).filter(|_| flow.count > 0) {
-            let name = if flow.count > 1 { first.name.strip_suffix(" 1") } else { None };
-            names.push(name.unwrap_or(&first.name).to_owned());
-        }
-        next += flow.count as usize;
-    }
-    names
+    let groups = scenario.groups().into_iter().filter(|group| !group.rows.is_empty());
+    groups.map(|group| group.name).collect()
 }
 
 /// All that a number can be of.
@@ -72,15 +63,13 @@ pub(crate) fn owners(scenario: &Scenario) -> Vec<String> {
 pub(crate) fn numbers(scenario: &Scenario, result: &RunResult) -> Numbers {
     let mut numbers = grammar::numbers(scenario, result);
     let wrong = wrong(scenario, result);
-    let mut next = 0;
-    for (flow, name) in scenario.flows.iter().filter(|flow| flow.count > 0).zip(flow_names(scenario)) {
-        let rows = next..next + flow.count as usize;
-        next = rows.end;
-        let most = |of: &dyn Fn(usize) -> Option<f64>| rows.clone().filter_map(of).reduce(f64::max);
+    let flows = scenario.expanded_flows();
+    for group in scenario.groups() {
+        let most = |of: &dyn Fn(usize) -> Option<f64>| group.flows().filter_map(of).reduce(f64::max);
         let mut add = |measure: &str, value: Option<f64>| {
-            numbers.extend(value.map(|value| (name.clone(), measure.to_owned(), value)));
+            numbers.extend(value.map(|value| (group.name.clone(), measure.to_owned(), value)));
         };
-        add("stall", most(&|row| stall(scenario, result, row)));
+        add("stall", most(&|row| stall(&flows[row], result, row)));
         add("wrong", most(&|row| wrong.get(row).copied().flatten()));
     }
     let (from, to) = scenario.measure.window_s(result.meta.wall_s);
@@ -93,13 +82,14 @@ pub(crate) fn numbers(scenario: &Scenario, result: &RunResult) -> Numbers {
 
 /// The longest time in which nothing of a flow left the bottleneck, in seconds, to the width of a bin; of the time that
 /// it had and that counts.
-fn stall(scenario: &Scenario, result: &RunResult, row: usize) -> Option<f64> {
-    let flow = scenario.expanded_flows().into_iter().nth(row)?;
+fn stall(flow: &Flow, result: &RunResult, row: usize) -> Option<f64> {
     let series = &result.series;
-    let (from, to) = scenario.measure.window_s(result.meta.wall_s);
-    let start = flow.start.as_secs_f64();
+    let (from, to) = result.meta.scenario.measure.window_s(result.meta.wall_s);
+    let seen = result.flows.get(row)?;
+    // When it set out, which may be drawn.
+    let start = seen.start_s;
     let end = flow.duration.map_or(f64::INFINITY, |duration| start + duration.as_secs_f64());
-    let end = result.flows.get(row)?.fct_s.map_or(end, |took| end.min(start + took));
+    let end = seen.fct_s.map_or(end, |took| end.min(start + took));
     let (from, to) = (from.max(start), to.min(end));
     let bins = series.flows.get(row)?;
     let (mut longest, mut since) = (0.0f64, from);
@@ -141,10 +131,9 @@ fn wrong(scenario: &Scenario, result: &RunResult) -> Vec<Option<f64>> {
             Verdict::Responsive => standing.unresponsive_s,
             _ => standing.responsive_s,
         };
-        let start = flow.start.as_secs_f64();
+        let start = result.flows.get(index)?.start_s;
         let end = flow.duration.map_or(f64::INFINITY, |time| start + time.as_secs_f64());
         let life = end.min(result.meta.wall_s) - start;
-        // A start that is drawn is not known here.
         (life > 0.0).then(|| (wrong / life).min(1.0))
     };
     case.scenario.flows.iter().enumerate().map(of).collect()
@@ -189,5 +178,60 @@ impl Objective {
         };
         let beside = self.beside.as_ref().map_or_else(String::new, |beside| format!(" beside {beside}"));
         format!("{want} {} of {}{beside}", self.measure, self.of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use weir_scenario::Scenario;
+    use weir_world::{RunOptions, SIM};
+
+    use super::{LINK, flow_names, numbers, wrong};
+
+    const SCENARIO: &str = "[bottleneck]\nrate = '10mbit'\nrtt = '20ms'\nqdisc = 'bfifo limit 1bdp'\n\
+        [measure]\ninterval = '10ms'\n[[flow]]\nname = 'bulk'\nstack = 'tcp'\ncontroller = 'cubic'\nduration = '2s'\n";
+
+    fn number(scenario: &Scenario, run: u64, of: &str, measure: &str) -> Option<f64> {
+        let stop = AtomicBool::new(false);
+        let result = SIM.run(scenario, &RunOptions { run, ..RunOptions::new(&stop) }).unwrap();
+        let numbers = numbers(scenario, &result);
+        numbers.into_iter().find(|(whose, name, _)| whose == of && name == measure).map(|(.., value)| value)
+    }
+
+    #[test]
+    fn a_flow_does_not_stall_before_it_has_set_out() {
+        let scenario = Scenario::parse(&format!("{SCENARIO}start_spread = '1s'\n"), "h.toml").unwrap();
+        for run in 0..3 {
+            let stall = number(&scenario, run, "bulk", "stall").unwrap();
+            assert!(stall < 0.1, "{stall} s in run {run}");
+        }
+    }
+
+    #[test]
+    fn a_flow_that_is_misjudged_all_its_time_is_so_from_its_drawn_start_on() {
+        let others = "start_spread = '1s'\n[[flow]]\nstack = 'udp'\nrate = '1mbit'\nduration = '4s'\n";
+        let text = SCENARIO.replace("duration = '2s'\n", others);
+        let scenario = Scenario::parse(&text, "h.toml").unwrap();
+        let mut result = SIM.run(&scenario, &RunOptions::new(&AtomicBool::new(false))).unwrap();
+        let start = result.flows[0].start_s;
+        assert!(start > 0.0);
+        result.standings[0].unresponsive_s = result.meta.wall_s - start;
+        assert_eq!(wrong(&scenario, &result)[0], Some(1.0));
+    }
+
+    #[test]
+    fn a_flow_behind_one_with_a_detector_has_its_own_numbers() {
+        let probe = "[[flow]]\nname = 'probe'\nstack = 'quic'\ncontroller = 'cubic'\ndetector = 'trains'\n\
+            duration = '1s'\n[[flow]]\nname = 'bulk'\n";
+        let text = SCENARIO.replace("[[flow]]\nname = 'bulk'\n", probe);
+        let scenario = Scenario::parse(&text, "h.toml").unwrap();
+        assert_eq!(flow_names(&scenario), ["probe", "bulk"]);
+        let goodput = number(&scenario, 0, "bulk", "goodput_bps").unwrap();
+        assert!(goodput > 1e6, "{goodput}");
+        // It has data after the other's end, and no gap.
+        assert!(number(&scenario, 0, "bulk", "stall").unwrap() < 0.2);
+        assert!(number(&scenario, 0, LINK, "link_utilisation").unwrap() > 0.5);
     }
 }

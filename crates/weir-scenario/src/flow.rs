@@ -14,7 +14,7 @@ keys! {
     /// An endless flow without a controller and with all defaults.
     pub fn of(stack: Stack);
 
-    /// What tables call it. Flows of the same name get ` #2`, ` #3`...
+    /// What tables call it. A second `[[flow]]` of the same name gets ` #2`, a third ` #3`...
     #[serde(default)]
     name: String = String::new() => Key::of("text").usual("stack and controller, such as `TCP cubic`");
 
@@ -189,7 +189,7 @@ keys! {
     again: Option<Duration> = None
         => Key::of("time").least_time(SHORTEST_REST).usual("the detector's").quic();
 
-    /// So many alike, called `NAME 1`, `NAME 2`... 0 is none, for a [sweep](sweep.md) that begins there.
+    /// So many alike, called `NAME 1`, `NAME 2`... and together `NAME`. 0 is none, for a [sweep](sweep.md) that begins there.
     #[serde(default = "one_flow")]
     count: u32 = one_flow() => Key::of("integer").least(0).usual("`1`");
 }

@@ -17,6 +17,8 @@ pub mod toml_file;
 pub mod toml_place;
 mod workload;
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -165,6 +167,33 @@ fn half() -> f64 {
 
 fn one() -> u64 {
     1
+}
+
+/// The flows of a `[[flow]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// What tables call it: no two have the same name.
+    pub name: String,
+    /// Their places among [`Scenario::expanded_flows`], and those of light sub-flows.
+    pub rows: Range<usize>,
+    /// 2 if each has its light sub-flow behind it, else 1.
+    pub step: usize,
+}
+
+impl Group {
+    /// The places of the flows alone, without light sub-flows.
+    pub fn flows(&self) -> impl Iterator<Item = usize> + use<> {
+        self.rows.clone().step_by(self.step)
+    }
+}
+
+/// A name, with the first number behind it that makes it none of those taken.
+fn distinct(taken: &mut BTreeSet<String>, name: String) -> String {
+    let numbered = (2..).map(|number| format!("{name} #{number}"));
+    let free = std::iter::once(name.clone()).chain(numbered).find(|name| !taken.contains(name));
+    let free = free.unwrap_or(name);
+    taken.insert(free.clone());
+    free
 }
 
 /// A scenario that cannot run; the message names the place and the remedy.
@@ -332,13 +361,25 @@ impl Scenario {
         Ok(params)
     }
 
+    /// The flows of each `[[flow]]`, in order.
+    pub fn groups(&self) -> Vec<Group> {
+        let (mut groups, mut taken, mut next) = (Vec::new(), BTreeSet::new(), 0);
+        for flow in &self.flows {
+            let step = if flow.detector.is_empty() { 1 } else { 2 };
+            let rows = next..next + step * flow.count as usize;
+            next = rows.end;
+            groups.push(Group { name: distinct(&mut taken, flow.label()), rows, step });
+        }
+        groups
+    }
+
     /// The flows one by one: `count` alike become `name 1`, `name 2`... A controller that needs ECN has it.
     pub fn expanded_flows(&self) -> Vec<Flow> {
-        let mut flows = Vec::new();
-        for flow in &self.flows {
-            let base = if flow.name.is_empty() { flow.default_name() } else { flow.name.clone() };
+        let (mut flows, mut taken) = (Vec::new(), BTreeSet::new());
+        for (flow, Group { name: base, .. }) in self.flows.iter().zip(self.groups()) {
             for index in 1..=flow.count {
                 let name = if flow.count == 1 { base.clone() } else { format!("{base} {index}") };
+                let name = distinct(&mut taken, name);
                 let ecn = flow.ecn || flow.needs_ecn();
                 let light = format!("{name} light");
                 flows.push(Flow { name, count: 1, ecn, ..flow.clone() });
@@ -346,7 +387,7 @@ impl Scenario {
                     let (detector, fair) = (String::new(), String::new());
                     let (bytes, duration, again) = (None, None, None);
                     let light = Flow {
-                        name: light,
+                        name: distinct(&mut taken, light),
                         count: 1,
                         detector,
                         fair,
@@ -357,14 +398,6 @@ impl Scenario {
                     };
                     flows.push(light);
                 }
-            }
-        }
-        // Two blocks of the same kind must not share a name in tables.
-        let names: Vec<String> = flows.iter().map(|flow| flow.name.clone()).collect();
-        for index in 0..flows.len() {
-            let earlier = names[..index].iter().filter(|name| **name == names[index]).count();
-            if earlier > 0 {
-                flows[index].name = format!("{} #{}", flows[index].name, earlier + 1);
             }
         }
         flows

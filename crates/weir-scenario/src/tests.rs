@@ -47,6 +47,60 @@ fn a_good_scenario_reads_and_writes() {
 }
 
 #[test]
+fn each_block_of_flows_has_a_name_and_rows_of_its_own() {
+    let text = "[bottleneck]\nrate = '1mbit'\nrtt = '20ms'\nqdisc = 'pfifo'\n\
+        [[flow]]\nstack = 'quic'\ncontroller = 'cubic'\ndetector = 'trains'\nduration = '1s'\ncount = 2\n\
+        [[flow]]\nstack = 'quic'\ncontroller = 'cubic'\nduration = '1s'\n\
+        [[flow]]\nstack = 'quic'\ncontroller = 'cubic'\nduration = '1s'\ncount = 2\n\
+        [[flow]]\nname = 'QUIC cubic #2'\nstack = 'quic'\ncontroller = 'cubic'\nduration = '1s'\n";
+    let scenario = Scenario::parse(text, "x.toml").unwrap();
+    let flows = scenario.expanded_flows();
+    let names = |places: &mut dyn Iterator<Item = usize>| -> Vec<&str> {
+        places.map(|place| flows[place].name.as_str()).collect()
+    };
+    let groups = scenario.groups();
+    let of: Vec<(&str, Vec<&str>)> =
+        groups.iter().map(|group| (group.name.as_str(), names(&mut group.flows()))).collect();
+    assert_eq!(
+        of,
+        [
+            ("QUIC cubic", vec!["QUIC cubic 1", "QUIC cubic 2"]),
+            ("QUIC cubic #2", vec!["QUIC cubic #2"]),
+            ("QUIC cubic #3", vec!["QUIC cubic #3 1", "QUIC cubic #3 2"]),
+            ("QUIC cubic #2 #2", vec!["QUIC cubic #2 #2"]),
+        ]
+    );
+    let rows = names(&mut groups[0].rows.clone());
+    assert_eq!(rows, ["QUIC cubic 1", "QUIC cubic 1 light", "QUIC cubic 2", "QUIC cubic 2 light"]);
+    assert_eq!(
+        groups.iter().flat_map(|group| group.rows.clone()).collect::<Vec<_>>(),
+        (0..8).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_workload_has_no_flows_name() {
+    let workload = "[[workload]]\nkind = \"poisson\"\nstack = \"tcp\"\ncontroller = \"cubic\"\nload = 0.1\nsize = \"10kb\"\nname =";
+    for name in ["TCP cubic", "TCP cubic 2", "UDP"] {
+        let message = error(|good| format!("{good}\n{workload} \"{name}\""));
+        assert!(message.contains("name: a flow is called") && message.contains("another name"), "{message}");
+    }
+    let message = error(|good| format!("{good}\n{workload} \"web\"\n{workload} \"web\""));
+    assert!(message.contains("name: another workload is called 'web' too"), "{message}");
+}
+
+#[test]
+fn the_mean_rate_of_a_trace_is_the_traces() {
+    let text = GOOD.replace("limit 1bdp\"", "limit 1bdp\"\ntrace = \"t\"");
+    let mut scenario: Scenario = toml::from_str(&text).unwrap();
+    // Nothing in the first of two seconds, 12 Mbit/s of IP packets in the second.
+    let lines: String = (1000..2000).map(|ms| format!("{}\n", ms + 1)).collect();
+    scenario.complete_by(Path::new(""), &|_| Ok(lines.clone())).unwrap();
+    let mbit = |from, to| (scenario.bottleneck.mean_bps(from, to) / 1e6 * 1500.0 / 1514.0).round();
+    assert_eq!([mbit(0.0, 2.0), mbit(0.0, 1.0), mbit(1.0, 2.0), mbit(1.0, 4.0)], [6.0, 0.0, 12.0, 8.0]);
+}
+
+#[test]
 fn starts_are_drawn_from_seed_run_and_name() {
     let text = GOOD.replace("count = 2", "count = 2\nstart = \"1s\"\nstart_spread = \"500ms\"");
     let scenario = Scenario::parse(&text, "x.toml").unwrap();

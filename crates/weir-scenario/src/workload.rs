@@ -23,7 +23,7 @@ keys! {
     /// A workload without a controller and with all defaults.
     pub fn new(kind: Kind, stack: Stack);
 
-    /// What tables call it; each workload needs one of its own.
+    /// What tables call it; each workload needs one of its own, which no flow has either.
     #[serde(default)]
     name: String = String::new() => Key::of("text").usual("the kind").sim();
 
@@ -386,6 +386,8 @@ impl Workload {
 impl Scenario {
     pub(super) fn check_workloads(&self) -> Result<(), Refusal> {
         let mut labels = BTreeSet::new();
+        let mut flows: BTreeSet<String> = self.groups().into_iter().map(|group| group.name).collect();
+        flows.extend(self.expanded_flows().into_iter().map(|flow| flow.name));
         for (index, workload) in self.workloads.iter().enumerate() {
             let place = |key: &str| format!("workload.{index}.{key}");
             workload.check().map_err(|refusal| refusal.inside(&format!("workload.{index}")))?;
@@ -393,12 +395,13 @@ impl Scenario {
                 let message = format!("{} is when the run has ended; raise measure.timeout", workload.start);
                 return Err(Refusal::new(place("start"), message));
             }
-            if !labels.insert(workload.label()) {
-                return Err(Refusal::new(
-                    place("name"),
-                    "another workload is called so; give it another name".to_owned(),
-                ));
-            }
+            let other = match workload.label() {
+                label if flows.contains(label) => "a flow",
+                label if !labels.insert(label) => "another workload",
+                _ => continue,
+            };
+            let message = format!("{other} is called '{}' too; give it another name", workload.label());
+            return Err(Refusal::new(place("name"), message));
         }
         let connections: u64 =
             self.workloads.iter().map(|workload| u64::from(workload.most_connections())).sum();

@@ -5,6 +5,7 @@ use super::record::{Link, Measured, Queue};
 use super::values::{Datum, Quantity};
 use super::{ColumnMeta, Sweep};
 use weir_report::result::{FlowResult, WorkloadResult};
+use weir_scenario::Group;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,7 +311,10 @@ pub(super) fn measured(sweep: &Sweep, cell: usize, measured: &Measured) -> Vec<V
         row.push(error.map_or(Datum::Missing, Datum::Text));
         row
     };
-    let flows = measured.of.iter().zip(&measured.flows).map(|(index, flow)| Of::Flow(*index, flow));
+    let of_group = |(index, group): (usize, &Group)| {
+        measured.flows.get(group.rows.clone()).into_iter().flatten().map(move |flow| Of::Flow(index, flow))
+    };
+    let flows = measured.groups.iter().enumerate().flat_map(of_group);
     let workloads = measured.workloads.iter().enumerate().map(|(index, one)| Of::Workload(index, one));
     flows.chain(workloads).map(row).collect()
 }

@@ -5,7 +5,7 @@
 use super::record::{Link, Measured, Queue};
 use weir_report::result::{FlowResult, RunResult, WorkloadResult};
 use weir_report::spread::{Spread, mean};
-use weir_scenario::Scenario;
+use weir_scenario::{Group, Scenario};
 
 /// The columns of `means.csv` behind those of the keys.
 pub(super) const COLUMNS: [&str; 8] = ["of", "measure", "runs", "mean", "deviation", "ci95", "min", "max"];
@@ -83,14 +83,10 @@ pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
 /// All numbers of a run: of each `[[flow]]` (the mean of those alike), each workload, each queue, and the link.
 pub(super) fn numbers(measured: &Measured) -> Vec<Number> {
     let mut numbers: Vec<Number> = Vec::new();
-    for group in 0..measured.groups() {
+    for (group, Group { name, .. }) in measured.groups.iter().enumerate() {
         let alike = || measured.flows_of(group);
-        if alike().next().is_none() {
-            continue;
-        }
-        let name = measured.name_of(group);
         let mut add = |measure: &'static str, value: Option<f64>| {
-            numbers.extend(value.map(|value| (name.to_owned(), measure, value)));
+            numbers.extend(value.map(|value| (name.clone(), measure, value)));
         };
         for (measure, of) in FLOW {
             add(measure, mean(&alike().filter_map(of).collect::<Vec<f64>>()));

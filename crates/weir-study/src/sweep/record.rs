@@ -7,14 +7,14 @@ use super::means::ratio;
 use weir_report::page;
 use weir_report::result::{FlowResult, QueueResult, RunResult, WorkloadResult};
 use weir_report::spread::mean;
-use weir_scenario::{Bottleneck, Scenario};
+use weir_scenario::{Bottleneck, Group, Scenario};
 
 /// What was measured in a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) flows: Vec<FlowResult>,
-    /// The flow of the scenario, from 0, that each of `flows` is one of.
-    pub(super) of: Vec<usize>,
+    /// The `[[flow]]` of the scenario, and which of `flows` are of each.
+    pub(super) groups: Vec<Group>,
     /// In the order of the scenario, without their requests.
     #[serde(default)]
     pub(super) workloads: Vec<WorkloadResult>,
@@ -86,21 +86,9 @@ fn target_ms(bottleneck: &Bottleneck) -> Option<f64> {
 }
 
 impl Measured {
-    /// How many `[[flow]]` there are.
-    pub(super) fn groups(&self) -> usize {
-        self.of.iter().max().map_or(0, |last| last + 1)
-    }
-
-    /// What a `[[flow]]` is called: its flow's name, or the common one of several.
-    pub(super) fn name_of(&self, group: usize) -> &str {
-        let mut alike = self.flows_of(group).map(|flow| flow.name.as_str());
-        let first = alike.next().unwrap_or_default();
-        if alike.next().is_some() { first.strip_suffix(" 1").unwrap_or(first) } else { first }
-    }
-
-    /// The flows of a `[[flow]]`.
+    /// The flows of a `[[flow]]`, without their light sub-flows.
     pub(super) fn flows_of(&self, group: usize) -> impl Iterator<Item = &FlowResult> {
-        self.flows.iter().zip(&self.of).filter(move |(_, of)| **of == group).map(|(flow, _)| flow)
+        self.groups[group].flows().filter_map(|row| self.flows.get(row))
     }
 
     /// A flow's throughput over an equal share of the link's rate among all flows.
@@ -123,13 +111,11 @@ impl Measured {
     /// Jain's index of the mean throughputs of each `[[flow]]`: how alike classes fare, whatever is among the flows of
     /// each. None of one class.
     pub(super) fn class_jain(&self) -> Option<f64> {
-        weir_core::jain((0..self.groups()).filter_map(|group| self.class_rate(group)))
+        weir_core::jain((0..self.groups.len()).filter_map(|group| self.class_rate(group)))
     }
 
     /// What is kept of a run.
     pub(super) fn of(scenario: &Scenario, result: &RunResult) -> Self {
-        let of = scenario.flows.iter().enumerate();
-        let of = of.flat_map(|(index, flow)| std::iter::repeat_n(index, flow.count as usize));
         let mut delay = Histogram::new();
         let queues = result.bottleneck_queues();
         queues.iter().for_each(|queue| delay.merge(&queue.sojourn_ns));
@@ -138,7 +124,7 @@ impl Measured {
         let sum = |value: fn(&QueueResult) -> u64| queues.iter().map(value).sum();
         Self {
             flows: result.flows.clone(),
-            of: of.collect(),
+            groups: scenario.groups(),
             workloads: result
                 .workloads
                 .iter()

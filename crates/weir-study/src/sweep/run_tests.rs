@@ -1,5 +1,6 @@
 //! What comes of cells that run, fail or are there already.
 
+use std::collections::HashMap;
 use std::fs;
 use std::sync::atomic::AtomicBool;
 
@@ -57,21 +58,56 @@ fn make(folder: &std::path::Path, text: &str, retry: bool, world: Option<&'stati
     run(&sweep, &options, "test").unwrap()
 }
 
+/// The rows of a table, by column.
+fn table(folder: &std::path::Path, name: &str) -> Vec<HashMap<String, String>> {
+    let mut rows = csv::Reader::from_path(folder.join("out").join(name)).unwrap();
+    rows.deserialize().map(Result::unwrap).collect()
+}
+
+#[test]
+fn a_light_sub_flow_has_a_row_and_no_numbers_of_its_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let probe = "[[scenario.flow]]\nname = \"probe\"\nstack = \"quic\"\ncontroller = \"cubic\"\n\
+        detector = \"trains\"\nduration = \"300ms\"\n[[scenario.flow]]\nname = \"bulk\"\n";
+    let text = SWEEP.replace("flow.0", "flow.bulk").replace("[[scenario.flow]]\n", probe);
+    make(folder.path(), &text, false, None);
+    let rows = table(folder.path(), "sweep.csv");
+    let of = |row: usize| (rows[row]["flow"].as_str(), rows[row]["flow_index"].as_str());
+    assert_eq!(
+        [of(0), of(1), of(2), of(3)],
+        [("probe", "0"), ("probe light", "0"), ("bulk", "1"), ("probe", "0")]
+    );
+    let means = table(folder.path(), "means.csv");
+    for (place, name) in [(0, "probe"), (2, "bulk")] {
+        let mean = means.iter().find(|row| row["of"] == name && row["measure"] == "goodput_bps").unwrap();
+        assert_eq!(mean["mean"], rows[place]["goodput_bps"], "{name}");
+    }
+    assert!(means.iter().all(|row| row["of"] != "probe light"));
+}
+
+#[test]
+fn the_link_is_the_bottleneck_towards_the_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = "reverse = { rate = \"2mbit\", qdisc = \"pfifo limit 20p\" }\n[[scenario.link]]\nname = \"core\"\n\
+        rate = \"9mbit\"\nqdisc = \"pfifo\"\n[[scenario.flow]]\npath = [\"bottleneck\", \"core\"]\n";
+    make(folder.path(), &SWEEP.replace("[[scenario.flow]]\n", more), false, None);
+    for row in table(folder.path(), "sweep.csv") {
+        assert_eq!(row["link_departed_packets"], row["queue_0_departed_packets"]);
+        assert_eq!(row["queue_delay_p99_ms"], row["queue_0_delay_p99_ms"]);
+        let used: f64 = row["link_utilisation"].parse().unwrap();
+        assert!(used <= 1.01, "{used}");
+    }
+}
+
 #[test]
 fn a_workload_has_a_row_behind_the_flows() {
     let folder = tempfile::tempdir().unwrap();
     let workload = "[[scenario.workload]]\nname = \"web\"\nkind = \"requests\"\nstack = \"tcp\"\n\
         controller = \"cubic\"\nsize = \"20kb\"\nthink = \"10ms\"\nrequests = 5\n";
     make(folder.path(), &format!("{SWEEP}{workload}"), false, None);
-    let table = fs::read_to_string(folder.path().join("out/sweep.csv")).unwrap();
-    let mut rows = csv::Reader::from_reader(table.as_bytes());
-    let names = rows.headers().unwrap().clone();
-    let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
-    let of = |row: usize, name: &str| {
-        let place = names.iter().position(|known| known == name).unwrap();
-        rows[row].get(place).unwrap().to_owned()
-    };
-    assert_eq!(rows.len(), 12, "six cells of a flow and a workload each");
+    let table = table(folder.path(), "sweep.csv");
+    let of = |row: usize, name: &str| table[row][name].clone();
+    assert_eq!(table.len(), 12, "six cells of a flow and a workload each");
     assert_eq!([of(0, "workload"), of(0, "requests"), of(1, "fct_s")], ["", "", ""]);
     assert_eq!(
         ["flow", "workload", "flow_index", "requests", "completed_requests", "received_bytes"]

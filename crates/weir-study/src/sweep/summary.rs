@@ -93,7 +93,7 @@ impl Run {
             };
             let times = all(|flow| flow.fct_s);
             Flow {
-                name: measured.name_of(group).to_owned(),
+                name: measured.groups[group].name.clone(),
                 goodput_bps: mean(&all(|flow| Some(flow.goodput_bps))),
                 rtt_p50_ms: mean(&all(|flow| flow.rtt_p50_ms)),
                 fct_s: mean(&times).filter(|_| times.len() == alike.len()),
@@ -101,7 +101,7 @@ impl Run {
         };
         Self {
             numbers: means::numbers(measured),
-            flows: (0..measured.groups()).map(flow).collect(),
+            flows: (0..measured.groups.len()).map(flow).collect(),
             link: measured.link,
             goodput_bps: measured.flows.iter().map(|flow| flow.goodput_bps).sum(),
         }
@@ -192,9 +192,8 @@ pub(super) fn identical(summaries: &[Summary]) -> Option<&'static str> {
 pub(super) fn flow_names(summaries: &[Summary]) -> Vec<String> {
     let most = summaries.iter().map(|summary| summary.flows.len()).max().unwrap_or(0);
     let name = |index: usize| {
-        // Where it has no flow it has no name.
         let flows = summaries.iter().filter_map(|summary| summary.flows.get(index));
-        let mut names = flows.map(|flow| flow.flow.as_str()).filter(|name| !name.is_empty());
+        let mut names = flows.map(|flow| flow.flow.as_str());
         let first = names.next().unwrap_or_default();
         if names.all(|name| name == first) { first.to_owned() } else { format!("flow {index}") }
     };

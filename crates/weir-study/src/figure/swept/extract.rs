@@ -29,13 +29,13 @@ pub(super) struct Extract {
 impl Extract {
     fn of(job: &Job, result: &RunResult) -> Self {
         let scenario: &Scenario = &job.scenario;
-        let counts = scenario.flows.iter().map(|flow| (flow.label(), flow.count as usize));
-        let workloads = result.workloads.iter().map(|workload| (workload.name.clone(), 1));
-        let mut histograms = result.flow_sojourn_ns.iter();
+        let groups = scenario.groups().into_iter().map(|group| (group.flows().collect(), group.name));
+        let workloads = result.workloads.iter().enumerate();
+        let workloads = workloads.map(|(index, one)| (vec![result.flows.len() + index], one.name.clone()));
         let mut delays = Vec::new();
-        for (name, count) in counts.chain(workloads) {
+        for (places, name) in groups.chain(workloads) {
             let mut all = Histogram::new();
-            histograms.by_ref().take(count).for_each(|one| all.merge(one));
+            places.iter().filter_map(|row| result.flow_sojourn_ns.get(*row)).for_each(|one| all.merge(one));
             if all.count() > 0 {
                 delays.push((name, all));
             }
