@@ -399,12 +399,15 @@ fn excluded(text: &str, root: &DeTable<'_>, axes: &[Axis]) -> Result<Vec<Exclusi
             };
             let mut places = Vec::new();
             for given in given {
-                let place = key.values.iter().position(|value| value.is(&given));
-                places.push(place.ok_or_else(|| {
+                // Keys that go together may have a value several times.
+                let equal = |(place, value): (usize, &Value)| value.is(&given).then_some(place);
+                let found: Vec<usize> = key.values.iter().enumerate().filter_map(equal).collect();
+                if found.is_empty() {
                     let hint = hint_in("", &given.label, key.values.iter().map(|value| &value.label));
                     let what = format!("`{}` never is {}{hint}", key.name, given.label);
-                    Fault::new(given.at, what)
-                })?);
+                    return Err(Fault::new(given.at, what));
+                }
+                places.extend(found);
             }
             together.push((axis, places));
         }

@@ -107,6 +107,10 @@ fn what_is_excluded_does_not_run() {
             .len(),
         1
     );
+    // A value may stand several times in a list of keys that go together.
+    let zip = "[[zip]]\n\"bottleneck.rate\" = [\"1mbit\", \"1000kbit\", \"5mbit\"]\n\"seed\" = [1, 2, 3]\n";
+    let left = all(&format!("{zip}[[exclude]]\n\"bottleneck.rate\" = \"1mbit\"\n"));
+    assert_eq!((left.len(), left.iter().all(|cell| cell.contains("bottleneck.rate = 5mbit"))), (4, true));
     let message = error(&format!("{axes}[exclude]\n\"bottleneck.rtt\" = [\"5ms\", \"10ms\"]\n"));
     assert!(message.contains("leaves nothing"), "{message}");
 }
