@@ -102,7 +102,8 @@ impl<'a> Evaluator<'a> {
                 continue;
             };
             let described = self.hunt.origin.describe(scenario);
-            let addresses: Vec<Address> = runs.clone().map(|run| engine::address(&described, run)).collect();
+            let addresses: Vec<Address> =
+                runs.clone().map(|run| engine::address::<Seen>(&described, run)).collect();
             for (run, address) in runs.clone().zip(&addresses) {
                 if !self.seen.contains_key(address) && !asked.contains(address) {
                     asked.push(*address);

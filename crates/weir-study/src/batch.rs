@@ -73,7 +73,7 @@ pub(crate) fn made_of(
     options: &Options,
 ) -> Result<String, StudyError> {
     let origin = Origin::new(world, options.run.kernel.as_deref())?;
-    Ok(engine::checksum(&engine::addresses(jobs, &origin).concat()))
+    Ok(engine::checksum(&engine::addresses::<RunResult>(jobs, &origin).concat()))
 }
 
 /// The result of a job as [`Batch::results`] has it, with its samples over time from its folder in `out`.

@@ -1,8 +1,8 @@
 //! What a result is called: a hash of all that it depends on.
 //!
 //! The hash is SHA-256 of Weir's version and the bytes of the file that this code runs from, the world, the kernel where packets are real,
-//! the complete scenario with its seed, the contents of its traces, and the run number. So nothing has to be
-//! compared: what is found under a run's address is its result, and what another build or another kernel has measured
+//! the complete scenario with its seed, the contents of its traces, the run number, and what is kept of the run: a
+//! sweep keeps other things than a figure. So nothing has to be compared: what is found under a run's address is its result, and what another build or another kernel has measured
 //! is not found.
 
 use std::fmt::Write as _;
@@ -75,9 +75,10 @@ impl Origin {
     }
 }
 
-/// The address of a run of what [`Origin::describe`] describes.
-pub fn address(described: &str, run: u64) -> Address {
-    hash(format!("{{\"run\":{run},{described}}}").as_bytes())
+/// The address of what is kept of a run, a `T`, of what [`Origin::describe`] describes.
+pub fn address<T>(described: &str, run: u64) -> Address {
+    // Within a build, a type's name is always the same.
+    hash(format!("{{\"kept\":\"{}\",\"run\":{run},{described}}}", std::any::type_name::<T>()).as_bytes())
 }
 
 /// SHA-256 in hexadecimal digits.
@@ -167,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn another_build_kernel_world_run_or_seed_has_another_address() {
+    fn another_build_kernel_world_run_seed_or_kind_has_another_address() {
         let text = "bottleneck = { rate = '1mbit', rtt = '10ms', qdisc = 'pfifo' }\n\
                     flow = [{ stack = 'udp', rate = '1mbit', duration = '1s' }]\n";
         let scenario = Scenario::parse(text, "test").unwrap();
         let here = Origin::new(weir_world::EMU, None).unwrap();
         assert!(here.kernel.as_ref().is_some_and(|release| !release.is_empty()), "{here:?}");
         assert_eq!(Origin::new(weir_world::SIM, None).unwrap().kernel, None, "virtual time has no kernel");
-        let of = |origin: &Origin, scenario: &Scenario, run| address(&origin.describe(scenario), run);
+        let of = |origin: &Origin, scenario: &Scenario, run| address::<f64>(&origin.describe(scenario), run);
         let own = of(&here, &scenario, 0);
         assert_eq!(of(&here.clone(), &scenario.clone(), 0), own);
         let others = [
@@ -184,6 +185,7 @@ mod tests {
             of(&Origin { world: weir_world::KERNEL, ..here.clone() }, &scenario, 0),
             of(&here, &Scenario { seed: 2, ..scenario.clone() }, 0),
             of(&here, &scenario, 1),
+            address::<u64>(&here.describe(&scenario), 0),
         ];
         assert!(!others.contains(&own));
     }

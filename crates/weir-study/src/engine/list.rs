@@ -57,15 +57,15 @@ pub struct List<'a, K: Keeper> {
     known: Mutex<Vec<Option<K::Known>>>,
 }
 
-/// What the results of jobs are kept under.
-pub(crate) fn addresses(jobs: &[Job], origin: &Origin) -> Vec<Address> {
-    jobs.iter().map(|job| address(&origin.describe(&job.scenario), job.run)).collect()
+/// What the results of jobs are kept under, each a `T`.
+pub(crate) fn addresses<T>(jobs: &[Job], origin: &Origin) -> Vec<Address> {
+    jobs.iter().map(|job| address::<T>(&origin.describe(&job.scenario), job.run)).collect()
 }
 
 impl<'a, K: Keeper> List<'a, K> {
     /// These jobs, of which nothing is known yet.
     pub fn new(jobs: &'a [Job], origin: &'a Origin, keeper: K) -> Self {
-        let addresses = addresses(jobs, origin);
+        let addresses = addresses::<K::Kept>(jobs, origin);
         let mut same = HashMap::<Address, Vec<usize>>::new();
         for (index, address) in addresses.iter().enumerate() {
             same.entry(*address).or_default().push(index);

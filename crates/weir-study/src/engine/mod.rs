@@ -3,7 +3,7 @@
 //!
 //! | part | what it decides |
 //! |---|---|
-//! | `address` | when two results are the same one: build, world, kernel, scenario, traces, run |
+//! | `address` | when two results are the same one: build, world, kernel, scenario, traces, run, what is kept |
 //! | `store` | where a result is kept, and whether it is as it was written |
 //! | `policy` | how many runs go on at the same time |
 //! | `work` | what runs, and what becomes of a run that fails, panics or is interrupted |

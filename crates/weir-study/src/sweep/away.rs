@@ -129,7 +129,7 @@ impl Away {
             Ok(result) => Outcome::Measured(Box::new(Measured::of(&job.scenario, &result))),
             Err(error) => Outcome::Failed(error),
         };
-        let address = engine::address(&origin.describe(&job.scenario), job.run);
+        let address = engine::address::<Measured>(&origin.describe(&job.scenario), job.run);
         Ok(Some(engine::text(&address, origin, &job, &outcome)))
     }
 }

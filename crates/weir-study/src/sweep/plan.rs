@@ -126,7 +126,8 @@ impl Sweep {
             self.traces.extend(scenario.traces().map(|trace| folder.join(trace.path())));
             let described = self.origin.describe(&scenario);
             let first = self.first_run(combination);
-            let addresses = (first..first + self.file.repeat).map(|run| engine::address(&described, run));
+            let runs = first..first + self.file.repeat;
+            let addresses = runs.map(|run| engine::address::<Measured>(&described, run));
             self.addresses.extend(addresses);
         }
         Ok(())
