@@ -165,7 +165,9 @@ fn number(
 ) -> Result<f64, Fault> {
     let Some(value) = root.get(key) else { return Ok(usual) };
     let read = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
-        DeValue::Integer(number) => number.as_str().parse().ok(),
+        DeValue::Integer(number) => {
+            i64::from_str_radix(number.as_str(), number.radix()).ok().map(|whole| whole as f64)
+        }
         DeValue::Float(number) => number.as_str().parse().ok(),
         _ => None,
     };
@@ -305,6 +307,13 @@ flow.bulk.controller = ["reno", "cubic"]
         assert_eq!(scenario.bottleneck.qdisc, "bfifo limit 2bdp".parse().unwrap());
         let neutral = hunt.scenario(&hunt.draft(&[]).neutral()).unwrap();
         assert_eq!((neutral.bottleneck.rtt.as_nanos(), neutral.flows[1].count), (20_000_000, 1));
+    }
+
+    #[test]
+    fn whole_numbers_may_be_hexadecimal() {
+        let gene = "\"bottleneck.rates\" = { words = \"{rate} for 1s\", count = 0x2, rate = [\"1mbit\", \"3mbit\"] }";
+        let hunt = load(&format!("evaluations = 0x10\n{OBJECTIVE}[genes]\n{gene}\n")).unwrap();
+        assert_eq!((hunt.evaluations, hunt.coordinates().count()), (16, 2));
     }
 
     #[test]

@@ -219,7 +219,8 @@ impl Gene {
             None => None,
             Some(count) => {
                 let number = count.get_ref().as_integer();
-                let number = number.and_then(|number| number.as_str().parse::<usize>().ok());
+                let number =
+                    number.and_then(|number| usize::from_str_radix(number.as_str(), number.radix()).ok());
                 let number = number.filter(|number| (1..=MOST_COUNT).contains(number));
                 Some(number.ok_or_else(|| {
                     let what = format!("count: give a whole number from 1 to {MOST_COUNT}");
