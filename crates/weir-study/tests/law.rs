@@ -65,7 +65,23 @@ fn verdicts_stand_beside_those_of_world_sim_and_an_interrupt_there_loses_no_real
     assert_eq!((whole.missing, whole.continued, world.runs()), (0, 3, 2), "{:?}", whole.warnings);
     let beside = whole.statements.iter().find(|one| one.text.contains("in world sim")).unwrap();
     assert!(beside.measured.starts_with("100.0 %"), "the same packets: {}", beside.measured);
-    assert_eq!(beside.verdict, Verdict::Holds);
+    assert_eq!(beside.verdict, Verdict::CannotTell, "two mixes are too few: {:?}", beside.interval);
     assert_eq!(fs::read_dir(out.path().join("runs")).unwrap().count(), 4, "two runs in each world");
     assert!(!out.path().join(CELLS).exists(), "what is made next is made anew");
+}
+
+#[test]
+fn few_flows_tell_little_and_none_tell_nothing() {
+    let figure = figure::find("law/accuracy").unwrap();
+    let stop = AtomicBool::new(false);
+    for (only, is_left) in [(", robust", true), (", paper", false)] {
+        let out = tempfile::tempdir().unwrap();
+        let (variant, only) = ("check".to_owned(), Some(only.to_owned()));
+        let plan = Plan { world: SIM, variant, quick: false, runs: Some(3), seed: 1, only };
+        let result = figure::run(&*figure, &plan, &Options::new(out.path(), RunOptions::new(&stop))).unwrap();
+        for said in result.statements.iter().filter(|said| !is_left || said.text.ends_with(": right")) {
+            assert_eq!(said.verdict, Verdict::CannotTell, "{said:?}");
+        }
+        assert_eq!(result.statements.len(), 9);
+    }
 }

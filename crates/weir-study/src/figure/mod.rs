@@ -40,7 +40,8 @@ pub use about::{About, Plot, Value, Variant};
 pub use cell::{Cell, Place};
 pub use made::{Outline, made};
 pub use run::{FigureError, run};
-pub use statement::{Cause, Statement, Verdict};
+pub use statement::{Cause, Statement};
+pub use weir_report::verdict::Verdict;
 
 /// A figure of a paper.
 pub trait Figure: Sync {

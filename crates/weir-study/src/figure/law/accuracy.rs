@@ -224,24 +224,26 @@ impl Accuracy {
             text: format!("{judged}: flows that stay unclassified"),
             paper: format!("at most {} %", target.unclassified),
             measured: format!("{:.1} % of {}", tally.percent(tally.unclassified()), tally.flows),
-            verdict: (tally.percent(tally.unclassified()) <= target.unclassified).into(),
+            verdict: Verdict::within(tally.interval(tally.unclassified()), None, Some(target.unclassified)),
             interval: Some(tally.interval(tally.unclassified())),
             ..Statement::default()
         });
-        let round_trips = tally.round_trips().unwrap_or(f64::NAN);
+        let words =
+            |number: Option<f64>, unit: &str| number.map_or("-".to_owned(), |it| format!("{it:.1}{unit}"));
+        let round_trips = tally.round_trips();
         statements.push(Statement {
             text: format!("{judged}: median time from the first signal to the first right verdict"),
             paper: format!("at most {} round trips", target.round_trips),
-            measured: format!("{round_trips:.1}"),
-            verdict: (round_trips <= target.round_trips).into(),
+            measured: words(round_trips, ""),
+            verdict: round_trips.map_or(Verdict::CannotTell, |it| (it <= target.round_trips).into()),
             ..Statement::default()
         });
-        let right_time = tally.right_time().unwrap_or(f64::NAN);
+        let right_time = tally.right_time();
         statements.push(Statement {
             text: format!("{judged}: share of the time with a verdict in which it is right"),
             paper: format!("at least {} %", target.right_time),
-            measured: format!("{right_time:.1} %"),
-            verdict: (right_time >= target.right_time).into(),
+            measured: words(right_time, " %"),
+            verdict: right_time.map_or(Verdict::CannotTell, |it| (it >= target.right_time).into()),
             ..Statement::default()
         });
         statements.push(self.weakest(flows, &known));
@@ -260,7 +262,11 @@ impl Accuracy {
             ),
             paper: format!("than {} %", self.target.cell),
             measured: if words.is_empty() { "none".to_owned() } else { words.join("; ") },
-            verdict: words.is_empty().into(),
+            // No part of fewer flows has so many.
+            verdict: match flows.iter().filter(is_known).count() as u64 >= cell_flows {
+                true => words.is_empty().into(),
+                false => Verdict::CannotTell,
+            },
             ..Statement::default()
         }
     }
@@ -268,12 +274,11 @@ impl Accuracy {
 
 /// That so many percent of the flows are right.
 fn at_least(text: String, least: f64, tally: &Tally, measured: String) -> Statement {
-    let holds = tally.percent(tally.right) >= least;
     Statement {
         text,
         paper: format!("at least {least} %"),
         measured,
-        verdict: if tally.flows == 0 { Verdict::CannotTell } else { holds.into() },
+        verdict: Verdict::within(tally.interval(tally.right), Some(least), None),
         interval: Some(tally.interval(tally.right)),
         ..Statement::default()
     }
