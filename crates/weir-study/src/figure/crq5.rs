@@ -194,14 +194,12 @@ impl OfRuns for Crq5 {
                         .and_then(|values| values.get(pair_index * self.rtts.len() + rtt_index).copied());
                     let at = Place::new(&self.about, [row, &pair.name, &rtt.to_string()]);
                     let mut cell = Cell { paper, ..Cell::at(at) };
-                    let mut planned = false;
                     for run in 0..self.runs(plan, row) {
                         let (Some(baseline), Some(system)) =
                             (find(&pair.baseline, *rtt, row, run), find(&pair.system(), *rtt, row, run))
                         else {
                             continue;
                         };
-                        planned = true;
                         match (baseline, system) {
                             (Ok(baseline), Ok(system)) => add(&mut cell, baseline, system, run),
                             (Err(error), _) | (_, Err(error)) => {
@@ -209,13 +207,13 @@ impl OfRuns for Crq5 {
                             }
                         }
                     }
-                    if planned {
-                        cells.push(cell.averaged());
-                    }
+                    cells.push(cell.averaged());
                 }
             }
         }
         let statements = statements(&cells);
+        // What was not asked for has neither.
+        cells.retain(|cell| !(cell.runs.is_empty() && cell.notes.is_empty()));
         Findings { cells, statements, ..Findings::default() }
     }
 }
@@ -258,17 +256,19 @@ fn statements(cells: &[Cell]) -> Vec<Statement> {
     };
     let mut statements = Vec::new();
     let mut state = |text: &str, paper: &str, cells: Vec<&Cell>, bounds: fn(&Cell) -> Bounds| {
-        let spreads: Option<Vec<Spread>> = cells.iter().map(|cell| cell.spread()).collect();
-        if let Some(spreads) = spreads.filter(|spreads| !spreads.is_empty()) {
+        let spreads: Vec<Option<Spread>> = cells.iter().map(|cell| cell.spread()).collect();
+        if spreads.iter().any(Option::is_some) {
+            // A setting that was not made may be the one where it does not hold.
             let verdicts = spreads.iter().zip(cells).map(|(spread, cell)| {
                 let [least, most] = bounds(cell);
-                Verdict::of(spread, least, most)
+                spread.map_or(Verdict::CannotTell, |spread| Verdict::of(&spread, least, most))
             });
+            let words = |spread: &Option<Spread>| spread.map_or("-".to_owned(), |spread| spread.words(2));
             statements.push(Statement {
                 text: text.to_owned(),
                 paper: paper.to_owned(),
                 verdict: Verdict::of_all(verdicts),
-                measured: spreads.iter().map(|spread| spread.words(2)).collect::<Vec<_>>().join(", "),
+                measured: spreads.iter().map(words).collect::<Vec<_>>().join(", "),
                 ..Statement::default()
             });
         }

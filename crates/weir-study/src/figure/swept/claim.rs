@@ -34,20 +34,24 @@ impl Table<'_> {
         named.collect::<Vec<_>>().join(", ")
     }
 
-    /// The number of a claim in a run of a combination.
-    fn number(&self, claim: &Claim, combination: usize, run: usize) -> Option<f64> {
-        let own = self.runs[combination].get(run).copied().flatten()?;
-        let value = own.number(&claim.of, &claim.measure)? * claim.scale;
-        let Some(over) = &claim.over else { return Some(value) };
+    /// The combination that a claim holds this one against, if there is one.
+    fn other(&self, claim: &Claim, combination: usize) -> Option<usize> {
+        let over = claim.over.as_ref()?;
         let mut labels = self.combinations[combination].labels.clone();
         for (name, label) in &over.labels {
             let place = self.axes.iter().position(|axis| axis.name == *name)?;
             labels[place].clone_from(label);
         }
         let grid = over.grid.as_ref().unwrap_or(&self.combinations[combination].grid);
-        let is_it = |one: &Combination| one.labels == labels && one.grid == *grid;
-        let other = self.combinations.iter().position(is_it)?;
-        let other = self.runs[other].get(run).copied().flatten()?;
+        self.combinations.iter().position(|one| one.labels == labels && one.grid == *grid)
+    }
+
+    /// The number of a claim in a run of a combination.
+    fn number(&self, claim: &Claim, combination: usize, run: usize) -> Option<f64> {
+        let own = self.runs[combination].get(run).copied().flatten()?;
+        let value = own.number(&claim.of, &claim.measure)? * claim.scale;
+        let Some(over) = &claim.over else { return Some(value) };
+        let other = self.runs[self.other(claim, combination)?].get(run).copied().flatten()?;
         let of = over.of.as_deref().unwrap_or(&claim.of);
         let measure = over.measure.as_deref().unwrap_or(&claim.measure);
         let other = other.number(of, measure)? * claim.scale;
@@ -58,9 +62,10 @@ impl Table<'_> {
     fn values(&self, claim: &Claim, selected: &[usize]) -> Vec<f64> {
         let runs = selected.iter().map(|index| self.runs[*index].len()).max().unwrap_or(0);
         let of_run = |run: usize| {
-            let is_there = |index: &&usize| self.runs[**index].get(run).is_some_and(Option::is_some);
+            let is_there = |index: usize| self.runs[index].get(run).is_some_and(Option::is_some);
+            let has_both = |index: &usize| is_there(*index) && self.other(claim, *index).is_none_or(is_there);
             // A number that a cell cannot have, such as a delay of a class without flows, is no loss.
-            if !selected.iter().all(|index| is_there(&index)) {
+            if !selected.iter().all(has_both) {
                 return None;
             }
             let cells: Vec<f64> =

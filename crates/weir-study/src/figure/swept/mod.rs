@@ -184,7 +184,11 @@ impl Swept {
             [] => is_first,
             named => named.contains(&plan.variant),
         });
-        let statements = claims.map(|claim| table.statement(claim)).collect();
+        // A claim is of all cells of the plan, also of those that `--only` leaves out.
+        let all = self.combinations(&Plan { only: None, ..plan.clone() });
+        let runs = all.iter().map(|one| if plan.wants(&one.name()) { self.runs(plan, one) } else { 0 });
+        let whole = Table { axes: &self.file.axis, combinations: &all, runs: self::by_cell(extracts, runs) };
+        let statements = claims.map(|claim| whole.statement(claim)).collect();
         let (mut html, pictures) = draw::all(&self.file.chart, &table);
         let mut text = String::new();
         if let Some(sim) = &sim {

@@ -287,6 +287,43 @@ fn a_sentence_is_a_bound_of_a_number_over_cells() {
     assert_eq!(quick.statements[0].verdict, Verdict::CannotTell, "one run tells nothing of the next");
 }
 
+#[test]
+fn a_claim_of_cells_that_were_not_asked_for_cannot_be_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let figure = Swept::of(toml::from_str(FIGURE).unwrap());
+    let only = Some("10ms".to_owned());
+    let plan = Plan { world: SIM, variant: "paper".to_owned(), quick: false, runs: None, seed: 1, only };
+    let made = run(&figure, &plan, &Options::new(folder.path(), RunOptions::new(&stop))).unwrap();
+    assert_eq!((made.rows.len(), made.missing), (2, 0));
+    let said: Vec<_> = made.statements.iter().map(|one| (one.verdict, one.measured.as_str())).collect();
+    assert_eq!(said, [(Verdict::CannotTell, "not measured"); 3]);
+}
+
+/// A run in which a cell, or the cell that it is held against, came to nothing says nothing of all cells.
+#[test]
+fn a_run_without_one_of_its_cells_does_not_count() {
+    let figure = Swept::of(toml::from_str(FIGURE).unwrap());
+    let combinations = cells::all(&figure.file, "paper", false);
+    let extract = |value: f64| Extract {
+        numbers: vec![("link".to_owned(), "queue_delay_mean_ms".to_owned(), value)],
+        ..Extract::default()
+    };
+    let [fifo, step] = [extract(20.0), extract(1.0)];
+    let measured = |lost: &str| {
+        let runs = combinations.iter().map(|one| match one.labels[0].as_str() {
+            "FIFO" => vec![Some(&fifo); 3],
+            _ if one.name() == lost => vec![Some(&step), None, Some(&step)],
+            _ => vec![Some(&step); 3],
+        });
+        let table = Table { axes: &figure.file.axis, combinations: &combinations, runs: runs.collect() };
+        table.statement(&figure.file.claim[1]).measured
+    };
+    assert!(measured("").ends_with("over 3 runs"), "{}", measured(""));
+    let last = combinations.last().unwrap().name();
+    assert!(measured(&last).ends_with("over 2 runs"), "{last}: {}", measured(&last));
+}
+
 /// BBRv2 as released has a warning where it ignores marks, and a figure of what it does then is not doubtful for that.
 #[test]
 fn what_an_experiment_is_about_is_no_warning() {
