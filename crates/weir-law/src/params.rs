@@ -60,6 +60,12 @@ pub enum ParamsError {
         /// What it may be.
         range: &'static str,
     },
+    /// The judge reads counters of signals that are not there.
+    #[error(
+        "byte_counters = true does not go with whole_conduct = true, whose judge reads whole counters: \
+         set one of them to false"
+    )]
+    ByteCountersJudged,
 }
 
 macro_rules! params {
@@ -253,10 +259,10 @@ impl Params {
         ffi::from_bytes(bytes).map(|raw| Self::from_raw(&raw))
     }
 
-    /// Whether all fields are in range.
+    /// Whether all fields are in range and go together.
     ///
     /// # Errors
-    /// Names the field that is not, and what it may be.
+    /// Names the field that is not, and what it may be, or the two that do not.
     pub fn check(&self) -> Result<(), ParamsError> {
         let fields: [(&'static str, u64, u64, u64, &'static str); 6] = [
             ("mss", self.mss.into(), 1, 65_535, "1 to 65535"),
@@ -275,6 +281,7 @@ impl Params {
         ];
         match fields.iter().find(|(_, value, low, high, _)| value < low || value > high) {
             Some(&(field, value, _, _, range)) => Err(ParamsError::OutOfRange { field, value, range }),
+            None if self.byte_counters && self.whole_conduct => Err(ParamsError::ByteCountersJudged),
             None => Ok(()),
         }
     }

@@ -18,10 +18,14 @@ fn a_preset_with_overrides() {
         ("response_denominator = 0", "1 to 1000000"),
         ("preset = \"best\"", "robust"),
         ("votes_kept = 1", "votes_kept = 1 is out of range: use 0, or 2 to 255"),
+        ("preset = \"robust\"\nbyte_counters = true", "byte_counters = true does not go with whole_conduct"),
+        ("preset = \"comsys\"\nwhole_conduct = true", "set one of them to false"),
     ] {
         let error = read(text).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
+    let two_windows = read("preset = \"robust\"\nbyte_counters = true\nwhole_conduct = false").unwrap();
+    assert!(two_windows.byte_counters && !two_windows.whole_conduct);
     for preset in [Preset::Paper, Preset::Comsys, Preset::Robust] {
         let params = Params::preset(preset);
         assert_eq!(read(&toml::to_string(&params).unwrap()).unwrap(), params);

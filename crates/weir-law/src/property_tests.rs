@@ -59,6 +59,9 @@ fn params() -> impl Strategy<Value = Params> {
                 *field = serde_json::Value::Bool(field == &serde_json::Value::Bool(false));
             }
         }
+        if fields["byte_counters"] == true {
+            fields["whole_conduct"] = false.into();
+        }
         let spin_debounce = if wild { spin_debounce } else { 1 };
         Params { spin_debounce, ..serde_json::from_value(value).expect("settings from JSON") }
     })
