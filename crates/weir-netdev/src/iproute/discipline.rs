@@ -60,8 +60,10 @@ impl Discipline {
         self.0.get("root").and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// CE marks, where this kind counts them: CoDel, PIE and their like say `ecn_mark`, RED `marked`, CAKE `ecn_mark`
-    /// per tin.
+    /// Packets marked CE, where this kind counts them: CoDel, PIE and their like say `ecn_mark`, RED `marked`, CAKE
+    /// `ecn_mark` per tin; `ce_mark` counts those above `ce_threshold`, if there are any. CoDel counts a packet that
+    /// both rules mark in both numbers: every marked packet is above a threshold of at most the target, so that the
+    /// larger number has them all. Above the target the sum may have some twice.
     #[must_use]
     pub fn marks(&self) -> Option<u64> {
         let own = ["ecn_mark", "marked"].iter().find_map(|name| self.count(name));
@@ -69,7 +71,16 @@ impl Discipline {
             let tins = self.0.get("tins")?.as_array()?;
             Some(tins.iter().filter_map(|tin| tin.get("ecn_mark")?.as_u64()).sum())
         };
-        own.or_else(tins)
+        let threshold = self.option("ce_threshold");
+        match (own, self.count("ce_mark").or(threshold.map(|_| 0))) {
+            (Some(own), Some(above)) if threshold <= self.option("target") => Some(own.max(above)),
+            (Some(own), Some(above)) => Some(own + above),
+            (own, above) => own.or(above).or_else(tins),
+        }
+    }
+
+    fn option(&self, name: &str) -> Option<u64> {
+        self.0.get("options")?.get(name)?.as_u64()
     }
 
     /// The bucket of a `tbf` in bytes, if it holds less than two frames of `frame` bytes. The kernel wakes such a one up
@@ -79,10 +90,9 @@ impl Discipline {
         if self.text("kind") != "tbf" {
             return None;
         }
-        let option = |name: &str| self.0.get("options")?.get(name)?.as_u64();
-        let burst = option("burst")?;
+        let burst = self.option("burst")?;
         // `tc` shows what passes in whole microseconds (`tc_calc_xmitsize`), rounded down.
-        let unit = option("rate").unwrap_or(0).div_ceil(1_000_000);
+        let unit = self.option("rate").unwrap_or(0).div_ceil(1_000_000);
         (burst + unit < 2 * frame).then_some(burst)
     }
 
@@ -157,6 +167,21 @@ mod tests {
         assert_eq!((codel.marks(), cake.marks(), red.marks()), (Some(17), Some(5), Some(5)));
         assert_eq!(codel.options(), "limit 1000p target 5ms ecn");
         assert_eq!((codel.number("none"), codel.text("none")), (0, ""));
+    }
+
+    #[test]
+    fn packets_above_a_threshold_are_marked_too() {
+        let of = |options: &str, counts: &str| {
+            let json = format!(r#"[{{"kind":"codel","options":{{{options}}},"drops":0{counts}}}]"#);
+            Discipline::parse(json.as_bytes()).unwrap()[0].marks()
+        };
+        let below = r#""target":4999,"ce_threshold":999"#;
+        assert_eq!(of(below, r#","ecn_mark":3,"ce_mark":40"#), Some(40));
+        assert_eq!(of(below, r#","ecn_mark":0"#), Some(0));
+        assert_eq!(of(r#""target":4999,"ce_threshold":19999"#, r#","ecn_mark":3,"ce_mark":40"#), Some(43));
+        // `fq` has the threshold alone, and `tc` says nothing of marks before the first.
+        assert_eq!(of(r#""ce_threshold":999"#, r#","ce_mark":7"#), Some(7));
+        assert_eq!((of(r#""ce_threshold":999"#, ""), of("", "")), (Some(0), None));
     }
 
     #[test]
