@@ -52,6 +52,19 @@ pub enum IoError {
         /// What to change, if that is known.
         hint: &'static str,
     },
+    /// Frames of further receive queues would pass by the bottleneck.
+    #[error(
+        "'{interface}' has {queues} receive queues, and AF_XDP serves at most {most}: give it fewer by \
+         `ethtool -L {interface}`, or use packet sockets"
+    )]
+    TooManyQueues {
+        /// Of which interface.
+        interface: String,
+        /// How many it has.
+        queues: u32,
+        /// How many it may have.
+        most: u32,
+    },
     /// The XDP program could not be loaded.
     #[error(
         "the XDP program does not load: {0}; use packet sockets, or a kernel from 5.10 with CONFIG_XDP_SOCKETS"
@@ -184,18 +197,41 @@ pub fn open(
     }
 }
 
-/// Waits on two sockets. Returns whether either has an error pending.
-pub(crate) fn wait_readable(sockets: &[libc::c_int], timeout: Duration) -> bool {
-    let mut fds = [libc::pollfd { fd: -1, events: 0, revents: 0 }; 16];
-    let count = sockets.len().min(fds.len());
-    for (poll, socket) in fds.iter_mut().zip(sockets) {
-        *poll = libc::pollfd { fd: *socket, events: libc::POLLIN, revents: 0 };
-    }
+/// What [`wait_readable`] asks of a socket.
+pub(crate) const fn readable(socket: libc::c_int) -> libc::pollfd {
+    libc::pollfd { fd: socket, events: libc::POLLIN, revents: 0 }
+}
+
+/// Waits on sockets. Returns whether any has an error pending.
+pub(crate) fn wait_readable(sockets: &mut [libc::pollfd], timeout: Duration) -> bool {
     let timeout = libc::timespec {
         tv_sec: (timeout.as_nanos() / 1_000_000_000) as libc::time_t,
         tv_nsec: (timeout.as_nanos() % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: `fds` has at least `count` valid entries and `timeout` outlives the call; a null signal mask is allowed.
-    unsafe { libc::ppoll(fds.as_mut_ptr(), count as libc::nfds_t, &timeout, std::ptr::null()) };
-    fds[..count].iter().any(|poll| poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0)
+    let count = sockets.len() as libc::nfds_t;
+    // SAFETY: `sockets` has `count` entries and `timeout` outlives the call; a null signal mask is allowed.
+    let ready = unsafe { libc::ppoll(sockets.as_mut_ptr(), count, &timeout, std::ptr::null()) };
+    // After a failure, such as a signal, the answers are of an earlier call.
+    ready > 0
+        && sockets.iter().any(|poll| poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use weir_core::Duration;
+
+    use super::{readable, wait_readable};
+
+    #[test]
+    fn all_sockets_are_waited_for() {
+        let pairs: Vec<_> = (0..128).map(|_| UnixStream::pair().unwrap()).collect();
+        let mut sockets: Vec<_> = pairs.iter().map(|(own, _)| readable(own.as_raw_fd())).collect();
+        assert!(!wait_readable(&mut sockets, Duration::ZERO));
+        pairs[127].1.shutdown(std::net::Shutdown::Both).unwrap();
+        assert!(wait_readable(&mut sockets, Duration::ZERO));
+        assert!(sockets[..127].iter().all(|socket| socket.revents == 0));
+    }
 }

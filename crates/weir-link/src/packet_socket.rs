@@ -18,7 +18,7 @@ use weir_law::Direction;
 
 use crate::checksum;
 use crate::frame::{FRAME_SIZE, FrameIndex, FramePool, HEADROOM};
-use crate::io::{BATCH, IoError, IoStatistics, PacketIo, Received, wait_readable};
+use crate::io::{BATCH, IoError, IoStatistics, PacketIo, Received, readable, wait_readable};
 use crate::pipeline::Departure;
 use weir_netdev::clock::Clock;
 use weir_netdev::device;
@@ -299,8 +299,8 @@ impl PacketIo for PacketSockets {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), IoError> {
-        let sockets = [self.interfaces[0].socket.as_raw_fd(), self.interfaces[1].socket.as_raw_fd()];
-        if wait_readable(&sockets, timeout) { self.check() } else { Ok(()) }
+        let mut sockets = self.interfaces.each_ref().map(|interface| readable(interface.socket.as_raw_fd()));
+        if wait_readable(&mut sockets, timeout) { self.check() } else { Ok(()) }
     }
 
     fn check(&mut self) -> Result<(), IoError> {

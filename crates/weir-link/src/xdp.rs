@@ -16,7 +16,7 @@ use weir_core::{Duration, Time};
 use weir_law::Direction;
 
 use crate::frame::{FRAME_SIZE, FrameIndex, FramePool};
-use crate::io::{BATCH, IoError, IoStatistics, PacketIo, Received, wait_readable};
+use crate::io::{BATCH, IoError, IoStatistics, PacketIo, Received, readable, wait_readable};
 use crate::pipeline::Departure;
 use crate::xsk::{Umem, XskSocket};
 use weir_netdev::clock::Clock;
@@ -31,7 +31,7 @@ mod skeleton {
 /// Ring entries: as many packets as come in 10 ms at 4 Gbit/s.
 const RING: u32 = 4096;
 
-/// Queues of one interface that are served; the size of the program's map.
+/// Queues of one interface that can be served; the size of the program's map.
 const QUEUES: u32 = 64;
 
 /// Kicks in a row that may bring nothing before what is left in the transmit ring waits for the next round.
@@ -58,7 +58,8 @@ struct Interface {
 /// Both interfaces.
 pub struct XdpSockets {
     interfaces: [Interface; 2],
-    descriptors: Vec<libc::c_int>,
+    /// All sockets of both, as they are waited for.
+    polled: Vec<libc::pollfd>,
     clock: Clock,
     ring: u32,
     zero_copy: bool,
@@ -115,11 +116,20 @@ fn attach(name: &str, index: u32, sockets: &[XskSocket]) -> Result<(OwnedFd, boo
     }
 }
 
+/// How many receive queues the interface has, if all can be served.
+fn served_queues(name: &str) -> Result<u32, IoError> {
+    let queues = device::receive_queues(name);
+    if queues > QUEUES {
+        return Err(IoError::TooManyQueues { interface: name.to_owned(), queues, most: QUEUES });
+    }
+    Ok(queues)
+}
+
 impl Interface {
-    fn open(name: &str, umem: &Umem<'_>, ring: u32, copy: bool) -> Result<Self, IoError> {
+    fn open(name: &str, queues: u32, umem: &Umem<'_>, ring: u32, copy: bool) -> Result<Self, IoError> {
         let index = device::index(name)?;
         let mut sockets: Vec<XskSocket> = Vec::new();
-        for queue in 0..device::receive_queues(name).min(QUEUES) {
+        for queue in 0..queues {
             let mut attempts = RELEASE_ATTEMPTS;
             let socket = loop {
                 let shared = sockets.first().map(Umem::Of);
@@ -159,13 +169,15 @@ impl XdpSockets {
         for name in [server, client] {
             device::index(name)?;
         }
-        // All rings together must not be able to hold every frame.
-        let ring = (pool.capacity() / 16).clamp(4, RING);
+        let [of_server, of_client] = [served_queues(server)?, served_queues(client)?];
+        // All rings together, four a queue, must not be able to hold every frame.
+        let ring = (pool.capacity() / (8 * (of_server + of_client))).clamp(4, RING);
         let ring = if ring.is_power_of_two() { ring } else { ring.next_power_of_two() / 2 };
         let (start, bytes) = pool.region();
         let open = |copy| -> Result<[Interface; 2], IoError> {
-            let first = Interface::open(server, &Umem::Region(start, bytes, FRAME_SIZE), ring, copy)?;
-            let second = Interface::open(client, &Umem::Of(&first.sockets[0]), ring, copy)?;
+            let first =
+                Interface::open(server, of_server, &Umem::Region(start, bytes, FRAME_SIZE), ring, copy)?;
+            let second = Interface::open(client, of_client, &Umem::Of(&first.sockets[0]), ring, copy)?;
             Ok([first, second])
         };
         // Left to itself the kernel takes zero-copy where the first interface can. If the second cannot, both copy.
@@ -174,8 +186,8 @@ impl XdpSockets {
             other => other?,
         };
         let zero_copy = interfaces[0].sockets[0].zero_copy();
-        let descriptors =
-            interfaces.iter().flat_map(|interface| interface.sockets.iter().map(XskSocket::raw_fd)).collect();
+        let sockets = interfaces.iter().flat_map(|interface| &interface.sockets);
+        let polled = sockets.map(|socket| readable(socket.raw_fd())).collect();
         // Frames first, the program last: nothing is redirected to a socket that has nowhere to put it.
         for interface in &mut interfaces {
             interface.sockets.iter_mut().for_each(|socket| refill(socket, pool, ring));
@@ -186,7 +198,7 @@ impl XdpSockets {
             interface.driver_mode = driver_mode;
         }
         let statistics = IoStatistics::default();
-        Ok(Self { interfaces, descriptors, clock, ring, zero_copy, statistics })
+        Ok(Self { interfaces, polled, clock, ring, zero_copy, statistics })
     }
 }
 
@@ -296,7 +308,7 @@ impl PacketIo for XdpSockets {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), IoError> {
-        if wait_readable(&self.descriptors, timeout) {
+        if wait_readable(&mut self.polled, timeout) {
             self.check()?;
         }
         Ok(())

@@ -208,6 +208,38 @@ fn a_missing_interface_is_named() {
 }
 
 #[test]
+fn every_receive_queue_is_served() {
+    let Some(world) = World::new() else { return };
+    for (host, name, address) in [(&world.server, "s", SERVER), (&world.client, "c", CLIENT)] {
+        world.bottleneck.sh(&format!(
+            "ip link del to-{name}; ip link add to-{name} numrxqueues 20 numtxqueues 20 type veth peer name {name} \
+             numrxqueues 20 numtxqueues 20 netns {}; ip link set to-{name} up",
+            host.path()
+        ));
+        host.sh(&format!("ip addr add {address}/24 dev {name}; ip link set {name} up"));
+    }
+    let running = start(&world, IoKind::Xdp, "10mbit".parse().unwrap());
+    echo(&world);
+    running.finish();
+}
+
+/// Frames of a queue that has no socket would pass by the bottleneck.
+#[test]
+fn an_interface_of_too_many_queues_is_refused() {
+    let Some(world) = World::new() else { return };
+    world
+        .bottleneck
+        .sh("ip link add wide numrxqueues 65 numtxqueues 65 type veth peer name other; ip link set wide up");
+    let open = |io| {
+        let config = LinkConfig { io, frames: 256, ..LinkConfig::between("to-s", "wide") };
+        world.bottleneck.enter(move || Link::open(config).map(|_| ()).map_err(|error| error.to_string()))
+    };
+    let error = open(IoKind::Xdp).unwrap_err();
+    assert!(error.contains("'wide' has 65 receive queues") && error.contains("ethtool -L wide"), "{error}");
+    open(IoKind::Auto).unwrap();
+}
+
+#[test]
 fn offloads_come_back_whichever_namespace_the_guard_is_dropped_in() {
     let Some(world) = World::new() else { return };
     let (before, guard, during) = world.server.enter(|| {
