@@ -120,3 +120,22 @@ impl LiveCounters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::LiveCounters;
+
+    #[test]
+    fn the_page_names_each_counter_once() {
+        let page = include_str!("../../../../docs/reference/flow-table.md");
+        let (_, table) = page.split_once("\n## Counters\n").unwrap();
+        let cells = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next());
+        let words = cells.flat_map(|cell| cell.split([' ', '`', '-']));
+        let mut named: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        let counters = serde_json::to_value(LiveCounters::default()).unwrap();
+        let mut counters: Vec<&String> = counters.as_object().unwrap().keys().collect();
+        named.sort_unstable();
+        counters.sort_unstable();
+        assert_eq!(named, counters);
+    }
+}
