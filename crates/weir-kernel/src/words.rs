@@ -23,7 +23,7 @@ const WORDS: &[(&str, &str)] = &[
     ("rtt", "100ms"),
     ("flows", "65536"),
     ("preset", "paper"),
-    ("set", "min_window_segments=2"),
+    ("set", "lapse_round_trips=16"),
 ];
 /// The words that stand alone.
 const FLAGS: &[&str] = &["ecn", "noecn", "replace"];

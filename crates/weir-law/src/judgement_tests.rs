@@ -107,6 +107,34 @@ fn minimum_window() {
     assert!(bench.heard.assessments.is_empty());
 }
 
+/// `docs/reference/law.md`: what belongs to the comparison of two windows is nothing to the judge.
+#[test]
+fn the_judge_heeds_no_setting_of_the_comparison() {
+    let told = |params: Params| {
+        let mut bench = Bench::new(params);
+        bench.quic(false, 100);
+        for window in [10_000, 9_000, 8_500, 7_000].repeat(12) {
+            bench.cycle(window, if window == 10_000 { &[Loss] } else { &[] });
+        }
+        bench
+            .heard
+            .assessments
+            .iter()
+            .map(|told| (told.cycle, told.vote, told.class_after))
+            .collect::<Vec<_>>()
+    };
+    let judge = Params { whole_conduct: true, ..paper() };
+    assert!(!told(judge).is_empty());
+    for change in [
+        |params| Params { min_window_segments: 10, ..params },
+        |params| Params { response_numerator: 1, ..params },
+        |params| Params { mss: 3000, ..params },
+    ] {
+        assert_eq!(told(change(judge)), told(judge));
+        assert_ne!(told(change(paper())), told(paper()));
+    }
+}
+
 #[test]
 fn the_first_cycle_is_partial() {
     let run = |params| {

@@ -220,7 +220,7 @@ params! {
     /// short at once. Otherwise a cycle may have one packet.
     cycle_guard: bool,
     /// A vote is what the judge makes of all of the flow's cycles so far (`bpf/judge.h`). Otherwise it compares the window
-    /// of the cycle that was signalled with the one two later, and `min_window_*` and `response_*` apply.
+    /// of the cycle that was signalled with the one two later, and `min_window_*`, `response_*` and `tie` apply.
     whole_conduct: bool,
 }
 

@@ -71,7 +71,7 @@ pub(crate) enum Command {
 
     /// Change parameters of what is up, without losing what is known of flows.
     #[command(after_help = "Examples:
-  weir reload dev eth0 set min_window_segments=2
+  weir reload dev eth0 set lapse_round_trips=16
       swaps the law; queues, flows and their verdicts stay
   weir reload dev eth0 rate 400mbit
   weir reload --config /etc/weir/eth0.toml dev eth0
