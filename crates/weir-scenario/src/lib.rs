@@ -284,8 +284,8 @@ impl Scenario {
         self
     }
 
-    /// The error about a key, with the line of `text` where it is.
-    fn wrong(&self, text: &str, path: &str, Refusal { key, message }: Refusal) -> ScenarioError {
+    /// The error about a key, with the line of `text` where it is; `path` is what it calls the file.
+    pub fn wrong(&self, text: &str, path: &str, Refusal { key, message }: Refusal) -> ScenarioError {
         let line = toml_place::line_of(text, &key);
         ScenarioError::Value { path: path.to_owned(), line, key: self.said(&key), message }
     }

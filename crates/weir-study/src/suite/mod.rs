@@ -37,6 +37,8 @@ pub struct Suite {
     pub about: About,
     /// The scenarios, in order.
     pub scenarios: Vec<Scenario>,
+    /// Text and path of each scenario's file, for errors.
+    files: Vec<(String, String)>,
 }
 
 /// `suite.toml`.
@@ -174,12 +176,12 @@ fn load(
 ) -> Result<Suite, SuiteError> {
     let about: About = toml_file::parse(&read("suite.toml")?, &format!("{place}/suite.toml"))?;
     let scenarios = about.entries.iter().map(|entry| {
-        let mut scenario = Scenario::parse(&read(&entry.file)?, &format!("{place}/{}", entry.file))?;
-        scenario.name = format!("{} {}", entry.section, entry.title);
-        Ok(scenario)
+        let file = (read(&entry.file)?, format!("{place}/{}", entry.file));
+        let scenario = Scenario::parse(&file.0, &file.1)?;
+        Ok((Scenario { name: format!("{} {}", entry.section, entry.title), ..scenario }, file))
     });
-    let scenarios = scenarios.collect::<Result<_, SuiteError>>()?;
-    Ok(Suite { id: id.to_owned(), about, scenarios })
+    let (scenarios, files) = scenarios.collect::<Result<Vec<_>, SuiteError>>()?.into_iter().unzip();
+    Ok(Suite { id: id.to_owned(), about, scenarios, files })
 }
 
 impl Suite {
@@ -195,16 +197,18 @@ impl Suite {
             if !plan.only.is_empty() && !plan.only.iter().any(|only| scenario.name.contains(only)) {
                 continue;
             }
+            let (text, path) = &self.files[index];
+            let afford = |of: &Scenario| if plan.large { Ok(()) } else { plan.world.affordable(of) };
+            // What is refused as it stands in the file is no fault of a discipline.
+            afford(scenario).map_err(|refusal| scenario.wrong(text, path, refusal))?;
             for qdisc in self.qdiscs(entry, plan) {
                 let mut scenario = scenario.clone();
                 let wrong = |message| SuiteError::Qdisc { qdisc: qdisc.clone(), message };
                 scenario.bottleneck.qdisc =
                     qdisc.parse::<QdiscConfig>().map_err(|error| wrong(error.to_string()))?;
                 scenario.seed = plan.seed.unwrap_or(scenario.seed);
-                scenario
-                    .check()
-                    .and_then(|()| if plan.large { Ok(()) } else { plan.world.affordable(&scenario) })
-                    .map_err(|refusal| wrong(format!("{}: {refusal}", entry.file)))?;
+                let checked = scenario.check().and_then(|()| afford(&scenario));
+                checked.map_err(|refusal| wrong(scenario.wrong(text, path, refusal).to_string()))?;
                 let name = format!("{}, {qdisc}", entry.section);
                 jobs.push((index, qdisc.clone(), Job { name, scenario, run: plan.run }));
             }
