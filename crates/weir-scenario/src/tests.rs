@@ -86,7 +86,7 @@ fn a_workload_has_no_flows_name() {
         assert!(message.contains("name: a flow is called") && message.contains("another name"), "{message}");
     }
     let message = error(|good| format!("{good}\n{workload} \"web\"\n{workload} \"web\""));
-    assert!(message.contains("name: another workload is called 'web' too"), "{message}");
+    assert!(message.contains("name: another workload is called so"), "{message}");
 }
 
 #[test]

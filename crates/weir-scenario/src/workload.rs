@@ -400,7 +400,7 @@ impl Scenario {
                 label if !labels.insert(label) => "another workload",
                 _ => continue,
             };
-            let message = format!("{other} is called '{}' too; give it another name", workload.label());
+            let message = format!("{other} is called so; give it another name");
             return Err(Refusal::new(place("name"), message));
         }
         let connections: u64 =
