@@ -15,9 +15,13 @@ mod vm;
 use std::process::ExitCode;
 
 use crate::cli::{FigureCommand, LabCommand, SuiteCommand};
+use crate::talk;
 
 /// Does what one of the lab's verbs asks for.
 pub(crate) fn run(command: &LabCommand) -> anyhow::Result<ExitCode> {
+    if let Some(slip) = command.idle_flag() {
+        return Ok(talk::wrong(&slip));
+    }
     match command {
         LabCommand::Run(args) => run::run(args),
         LabCommand::Sweep(args) => sweep::run(args),

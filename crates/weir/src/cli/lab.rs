@@ -91,6 +91,23 @@ pub(crate) enum LabCommand {
     Doctor(DoctorArgs),
 }
 
+impl LabCommand {
+    /// What is wrong with a flag that would do nothing in the world that was asked for.
+    pub(crate) fn idle_flag(&self) -> Option<&'static str> {
+        let (place, io) = match self {
+            Self::Run(args) => (&args.place, args.io),
+            Self::Suite(SuiteCommand::Run(args)) => (&args.place, Io::Auto),
+            Self::Figure(FigureCommand::Run(args)) => (&args.place, Io::Auto),
+            _ => return None,
+        };
+        if place.kernel.is_some() && place.world != World::Vm {
+            return Some("--kernel chooses the kernel of a micro-VM: give it with --on vm, or leave it out");
+        }
+        (io != Io::Auto && matches!(place.world, World::Vm | World::Sim))
+            .then_some("--io chooses how packets are read and written: give it with --on emu or --on kernel, or leave it out")
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The scenarios, TOML files.
@@ -116,7 +133,7 @@ pub(crate) struct RunArgs {
     /// Run also what is estimated to take more packets, rows, memory or disk than a slip of the pen should (world sim).
     #[arg(long)]
     pub(crate) large: bool,
-    /// How packets are read and written.
+    /// How packets are read and written (worlds emu and kernel).
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     pub(crate) io: Io,
     /// Print the result as JSON on standard output.

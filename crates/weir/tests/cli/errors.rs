@@ -140,6 +140,17 @@ fn a_wrong_command_line_is_exit_code_2() {
         assert_eq!(code(&ran), Some(2), "{arguments:?}: {ran:?}");
         assert!(!ran.stderr.is_empty() && ran.stdout.is_empty(), "{arguments:?}: {ran:?}");
     }
+    for (arguments, wants) in [
+        (["run", "x.toml", "--on", "sim", "--kernel", "6.1"].as_slice(), "--kernel"),
+        (&["run", "x.toml", "--kernel", "6.1"], "--on vm"),
+        (&["suite", "run", "rfc7928", "--kernel", "6.1"], "--on vm"),
+        (&["figure", "run", "crq/4", "--on", "sim", "--kernel", "6.1"], "--on vm"),
+        (&["run", "x.toml", "--on", "sim", "--io", "xdp"], "--io"),
+        (&["run", "x.toml", "--on", "vm", "--io", "packet-socket"], "--on emu or --on kernel"),
+    ] {
+        let ran = output(arguments);
+        assert!(code(&ran) == Some(2) && stderr(&ran).contains(wants), "{arguments:?}: {ran:?}");
+    }
     assert!(stderr(&output(&["figur"])).contains("'figure'"), "a slip of the pen gets the nearest command");
 }
 
