@@ -56,7 +56,10 @@ fn filters(link: &LinkState, role: Role, side: Side) -> Option<String> {
         Role::Reverse => {
             "is not seen by Weir's program 'reverse': flows whose answers it does not see get no verdict"
         }
-        _ => "has no stamp of Weir's program 'forward': its loss or mark counts for no verdict",
+        _ => {
+            "has no stamp of Weir's program 'forward': its loss or mark counts as late or for a wrong round trip, so that \
+             verdicts may be wrong"
+        }
     };
     let (side, device) = (side.name(), &link.name);
     (!others.is_empty()).then(|| {
