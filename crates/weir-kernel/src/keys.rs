@@ -166,7 +166,7 @@ impl Keys {
             "preset" => self.law.set("preset", value)?,
             "set" => {
                 let Some((name, value)) = value.split_once('=') else {
-                    let problem = format!("'{value}': write NAME=VALUE, such as min_window_segments=2");
+                    let problem = format!("'{value}': write NAME=VALUE, such as lapse_round_trips=16");
                     return Err(SetupError::value("set", &problem));
                 };
                 self.law.set(name.trim(), value.trim())?;
