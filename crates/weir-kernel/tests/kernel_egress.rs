@@ -4,7 +4,7 @@
 #[path = "world/live.rs"]
 mod live;
 
-use live::{DATAGRAMS, arrive, down, index, quietly, send_datagrams, up};
+use live::{DATAGRAMS, carried, down, index, quietly, up};
 use weir_kernel::attach::Hook;
 use weir_kernel::{self as kernel, Snapshot};
 use weir_testkit::bpf::{At, TCX_DROP, TCX_NEXT, TCX_PASS, Theirs};
@@ -30,11 +30,7 @@ fn world() -> Option<World> {
 
 /// How many datagrams of the bottleneck the server receives.
 fn sent(world: &World) -> usize {
-    let (tell, told) = std::sync::mpsc::channel();
-    let waiting = world.server.spawn(move || arrive(SERVER, |to| tell.send(to).unwrap()));
-    let to = told.recv().unwrap();
-    world.bottleneck.enter(move || send_datagrams(to));
-    waiting.join().unwrap()
+    carried(&world.bottleneck, &world.server, SERVER)
 }
 
 /// Packets that `forward` has seen.

@@ -6,7 +6,7 @@ mod live;
 use std::os::fd::AsFd;
 
 use libbpf_rs::{TC_INGRESS, TcHook};
-use live::{DATAGRAMS, arrive, down, index, quietly, said, send_datagrams, sent_by, up};
+use live::{DATAGRAMS, carried, down, index, quietly, said, sent_by, up};
 use weir_kernel::attach::Hook;
 use weir_kernel::{self as kernel, ifb_name};
 use weir_testkit::bpf::{self, At, TCX_DROP, TCX_NEXT, TCX_PASS, Theirs, XDP_PASS};
@@ -26,11 +26,7 @@ fn world() -> Option<World> {
 
 /// How many datagrams of the server the bottleneck receives.
 fn received(world: &World) -> usize {
-    let (tell, told) = std::sync::mpsc::channel();
-    let waiting = world.bottleneck.spawn(move || arrive(HERE, |to| tell.send(to).unwrap()));
-    let to = told.recv().unwrap();
-    world.server.enter(move || send_datagrams(to));
-    waiting.join().unwrap()
+    carried(&world.server, &world.bottleneck, HERE)
 }
 
 fn has_tcx() -> bool {

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::process::Command;
 
 use weir_kernel::{self as kernel, Setup, Step, UpError};
+use weir_testkit::world::Namespace;
 
 /// Datagrams of one question.
 pub(crate) const DATAGRAMS: usize = 20;
@@ -53,18 +54,17 @@ pub(crate) fn sent_by(device: &str) -> u64 {
     words[at - 1].parse().unwrap()
 }
 
-/// How many datagrams of `send` arrive at `to`, an address of this namespace.
-pub(crate) fn arrive(to: &str, send: impl FnOnce(std::net::SocketAddr)) -> usize {
-    let socket = UdpSocket::bind((to, 0)).unwrap();
-    send(socket.local_addr().unwrap());
+/// How many of [`DATAGRAMS`] from one namespace arrive at `to`, an address of another.
+pub(crate) fn carried(from: &Namespace, at: &Namespace, to: &'static str) -> usize {
+    let socket = at.enter(move || UdpSocket::bind((to, 0)).unwrap());
+    let address = socket.local_addr().unwrap();
+    from.enter(move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        for _ in 0..DATAGRAMS {
+            socket.send_to(&[0; 100], address).unwrap();
+        }
+    });
     socket.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
     let mut bytes = [0; 2048];
     std::iter::from_fn(|| socket.recv(&mut bytes).ok()).count()
-}
-
-pub(crate) fn send_datagrams(to: std::net::SocketAddr) {
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    for _ in 0..DATAGRAMS {
-        socket.send_to(&[0; 100], to).unwrap();
-    }
 }
