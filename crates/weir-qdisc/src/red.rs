@@ -102,12 +102,7 @@ impl Keys for RedKeys {
     ];
 
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError> {
-        if self.nodrop && !self.ecn {
-            return Err(ConfigError::refused(
-                "nodrop",
-                "without ecn nothing is marked; add ecn, or leave it out",
-            ));
-        }
+        self.check()?;
         let limit = context.byte_limit("limit", self.limit, "red", "pie")?;
         let law = self.law(limit, context)?;
         Ok(Box::new(Red {
@@ -128,6 +123,18 @@ impl Keys for RedKeys {
 }
 
 impl RedKeys {
+    /// Refuses words that contradict each other.
+    ///
+    /// # Errors
+    /// Names the word.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.nodrop && !self.ecn {
+            let reason = "without ecn nothing is marked; add ecn, or leave it out";
+            return Err(ConfigError::refused("nodrop", reason));
+        }
+        Ok(())
+    }
+
     fn law(&self, limit: u64, context: &BuildContext) -> Result<RedParams, ConfigError> {
         let bytes = |given: Option<Limit>, usual: u64, key| match given {
             None => Ok(usual),

@@ -245,6 +245,7 @@ impl Options<'_> {
 
     /// RED's clock and mean need a packet size and the rate; thresholds that are not given `tc` derives from the limit.
     fn red(&mut self, keys: &RedKeys, limit: u64) -> Result<(), LeafError> {
+        keys.check()?;
         self.put("limit", limit);
         for (option, threshold) in [("min", keys.min), ("max", keys.max)] {
             let Some(threshold) = threshold else { continue };
@@ -368,6 +369,7 @@ mod tests {
             ("pie beta 2.0625", "beta: 2.0625 is not from 0.0625 to 2"),
             ("pie target 0s", "target: "),
             ("fq_pie beta 0", "beta: 0 is not"),
+            ("red nodrop", "nodrop: without ecn"),
             ("fq_pie quantum 0b", "quantum: "),
             ("pie burst 10ms", "burst: "),
             ("pie variant rfc8033", "variant: "),
