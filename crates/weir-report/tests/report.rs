@@ -392,12 +392,18 @@ fn the_link_is_used_by_what_leaves_its_own_queue() {
     let alone = result("alone", &WITHOUT, false);
     let mut beside = alone.clone();
     for name in ["reverse", "core"] {
-        beside.queues.push(QueueResult { name: name.to_owned(), ..alone.queues[0].clone() });
+        beside.queues.push(QueueResult { name: name.to_owned(), dropped: 1000, ..alone.queues[0].clone() });
         beside.series.queues.push(alone.series.queues[0].clone());
     }
     assert!(page::utilisation(&alone).is_some());
     assert_eq!(page::utilisation(&beside), page::utilisation(&alone));
     assert_eq!(beside.bottleneck_series().queues, alone.series.queues);
+    let drops = |run: &RunResult| {
+        let html = page::html(&[("run", run)]);
+        let (_, behind) = html.split_once("<dt>packets dropped</dt>").unwrap();
+        behind.split_once("<dt>Jain").unwrap().0.to_owned()
+    };
+    assert_eq!(drops(&beside), drops(&alone));
     // What is read from files has no trace, whose rate may be another than the scenario's.
     let mut read = alone;
     read.meta.scenario.bottleneck.trace = Some(PathBuf::from("cell.trace").into());

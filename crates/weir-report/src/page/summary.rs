@@ -69,7 +69,9 @@ pub fn jain(result: &RunResult) -> Option<f64> {
 }
 
 fn offered_and_lost(result: &RunResult) -> (u64, u64, u64) {
-    let sum = |value: fn(&crate::result::QueueResult) -> u64| result.queues.iter().map(value).sum::<u64>();
+    // A packet that crosses several links must not count several times.
+    let queues = result.bottleneck_queues();
+    let sum = |value: fn(&crate::result::QueueResult) -> u64| queues.iter().map(value).sum::<u64>();
     let lost = sum(|queue| queue.dropped + queue.overflowed);
     (sum(|queue| queue.departed) + lost, lost, sum(|queue| queue.marked))
 }
