@@ -37,6 +37,8 @@ pub struct Suite {
     pub about: About,
     /// The scenarios, in order.
     pub scenarios: Vec<Scenario>,
+    /// The path of its `suite.toml`, for errors.
+    path: String,
     /// Text and path of each scenario's file, for errors.
     files: Vec<(String, String)>,
 }
@@ -113,8 +115,10 @@ pub enum SuiteError {
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// A discipline is wrong, or wrong for a scenario.
-    #[error("--qdisc \"{qdisc}\": {message}")]
+    #[error("{given} \"{qdisc}\": {message}")]
     Qdisc {
+        /// Where it is from: the flag, or the key of a file.
+        given: String,
         /// The words.
         qdisc: String,
         /// What is wrong.
@@ -174,14 +178,15 @@ fn load(
     place: &str,
     read: &dyn Fn(&str) -> Result<String, FileError>,
 ) -> Result<Suite, SuiteError> {
-    let about: About = toml_file::parse(&read("suite.toml")?, &format!("{place}/suite.toml"))?;
+    let path = format!("{place}/suite.toml");
+    let about: About = toml_file::parse(&read("suite.toml")?, &path)?;
     let scenarios = about.entries.iter().map(|entry| {
         let file = (read(&entry.file)?, format!("{place}/{}", entry.file));
         let scenario = Scenario::parse(&file.0, &file.1)?;
         Ok((Scenario { name: format!("{} {}", entry.section, entry.title), ..scenario }, file))
     });
     let (scenarios, files) = scenarios.collect::<Result<Vec<_>, SuiteError>>()?.into_iter().unzip();
-    Ok(Suite { id: id.to_owned(), about, scenarios, files })
+    Ok(Suite { id: id.to_owned(), about, scenarios, path, files })
 }
 
 impl Suite {
@@ -192,6 +197,8 @@ impl Suite {
         if let Some(only) = plan.only.iter().find(nobody) {
             return Err(SuiteError::Nothing(only.clone()));
         }
+        let given =
+            if plan.qdiscs.is_empty() { format!("{}: qdiscs:", self.path) } else { "--qdisc".to_owned() };
         let mut jobs = Vec::new();
         for (index, (entry, scenario)) in self.about.entries.iter().zip(&self.scenarios).enumerate() {
             if !plan.only.is_empty() && !plan.only.iter().any(|only| scenario.name.contains(only)) {
@@ -203,7 +210,8 @@ impl Suite {
             afford(scenario).map_err(|refusal| scenario.wrong(text, path, refusal))?;
             for qdisc in self.qdiscs(entry, plan) {
                 let mut scenario = scenario.clone();
-                let wrong = |message| SuiteError::Qdisc { qdisc: qdisc.clone(), message };
+                let wrong =
+                    |message| SuiteError::Qdisc { given: given.clone(), qdisc: qdisc.clone(), message };
                 scenario.bottleneck.qdisc =
                     qdisc.parse::<QdiscConfig>().map_err(|error| wrong(error.to_string()))?;
                 scenario.seed = plan.seed.unwrap_or(scenario.seed);

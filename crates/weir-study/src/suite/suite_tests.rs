@@ -69,12 +69,12 @@ fn another_link_does_not_count_for_the_bottleneck() {
     assert!((row.delay_mean_ms - own).abs() < 1e-9, "{} and {own}", row.delay_mean_ms);
 }
 
-/// A suite of one scenario whose flow lasts so long.
-fn suite_of(duration: &str) -> super::Suite {
+/// A suite of one scenario whose flow lasts so long, behind one discipline.
+fn suite_of(duration: &str, qdisc: &str) -> super::Suite {
     let read = |name: &str| {
         let text = match name {
             "suite.toml" => {
-                "title = 'x'\nsource = 'x'\nabout = 'x'\nqdiscs = ['codel']\n\
+                "title = 'x'\nsource = 'x'\nabout = 'x'\nqdiscs = ['QDISC']\n\
                  [[scenario]]\nfile = 'a.toml'\nsection = '1'\ntitle = 'x'\nlook = 'x'"
             }
             _ => {
@@ -83,7 +83,7 @@ fn suite_of(duration: &str) -> super::Suite {
                  [measure]\ntimeout = '400000s'"
             }
         };
-        Ok(text.replace("DURATION", duration))
+        Ok(text.replace("DURATION", duration).replace("QDISC", qdisc))
     };
     super::load("mine", "here/mine", &read).unwrap()
 }
@@ -92,12 +92,16 @@ fn suite_of(duration: &str) -> super::Suite {
 fn only_what_a_discipline_is_at_fault_for_is_held_against_it() {
     let said = |duration: &str, qdisc: &str| {
         let plan = Plan { qdiscs: vec![qdisc.to_owned()], ..Plan::new(weir_world::SIM) };
-        suite_of(duration).jobs(&plan).unwrap_err().to_string()
+        suite_of(duration, "codel").jobs(&plan).unwrap_err().to_string()
     };
     let message = said("300000s", "codel");
     let expected = "here/mine/a.toml: line 5: flow 1 ('TCP cubic'): the run would need ";
     assert!(message.starts_with(expected), "{message}");
     let message = said("1s", "pfifo limit 0p");
     let expected = "--qdisc \"pfifo limit 0p\": here/mine/a.toml: line 4: bottleneck.qdisc: limit: ";
+    assert!(message.starts_with(expected), "{message}");
+    let plan = Plan::new(weir_world::SIM);
+    let message = suite_of("1s", "codle").jobs(&plan).unwrap_err().to_string();
+    let expected = "here/mine/suite.toml: qdiscs: \"codle\": ";
     assert!(message.starts_with(expected), "{message}");
 }
