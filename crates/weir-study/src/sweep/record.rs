@@ -91,9 +91,10 @@ impl Measured {
         self.groups[group].flows().filter_map(|row| self.flows.get(row))
     }
 
-    /// A flow's throughput over an equal share of the link's rate among all flows.
+    /// A flow's throughput over an equal share of the link's rate among all flows; a light sub-flow is none of them.
     pub(super) fn relative_throughput(&self, flow: &FlowResult) -> Option<f64> {
-        let share = self.link.rate_bps / self.flows.len() as f64;
+        let flows = self.groups.iter().flat_map(Group::flows).count();
+        let share = self.link.rate_bps / flows as f64;
         (share > 0.0).then(|| flow.throughput_bps / share)
     }
 

@@ -77,6 +77,9 @@ fn a_light_sub_flow_has_a_row_and_no_numbers_of_its_block() {
         [of(0), of(1), of(2), of(3)],
         [("probe", "0"), ("probe light", "0"), ("bulk", "1"), ("probe", "0")]
     );
+    let number = |name: &str| rows[2][name].parse::<f64>().unwrap();
+    let of_half_the_link = number("throughput_bps") / (number("bottleneck.rate_bps") / 2.0);
+    assert!((number("relative_throughput") - of_half_the_link).abs() < 1e-4, "{of_half_the_link}");
     let means = table(folder.path(), "means.csv");
     for (place, name) in [(0, "probe"), (2, "bulk")] {
         let mean = means.iter().find(|row| row["of"] == name && row["measure"] == "goodput_bps").unwrap();
