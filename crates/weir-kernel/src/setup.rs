@@ -140,8 +140,9 @@ impl Setup {
             replace: keys.replace.unwrap_or_default(),
             keys,
         };
-        // What no interface can have is found without one.
-        Self { mtu: LEAST_MTU, ..setup.clone() }.check_limits()?;
+        // What no interface can have is found without one, but the remedy is for a usual one.
+        let possible = Self { mtu: LEAST_MTU, ..setup.clone() }.check_limits();
+        possible.or_else(|error| setup.check_limits().and(Err(error)))?;
         Ok(setup)
     }
 

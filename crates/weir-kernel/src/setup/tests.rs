@@ -65,6 +65,9 @@ fn limits_are_of_the_interface() {
         "standard queue: limit: 1400b is 1400 bytes here, less than one packet of 1514; give more, such as 15140b \
          (at 500kbit and MTU 1500)"
     );
+    // Less than the least: the remedy is for what an interface usually has.
+    let error = refusal("eth0 rate 1mbit standard bfifo limit 20b");
+    assert!(error.ends_with("give more, such as 15140b (at 500kbit and MTU 1500)"), "{error}");
     let small = setup.clone().with_mtu(1280).unwrap();
     assert_eq!(small.mtu, 1280);
     // 6250 bytes are no packet of 9000.
