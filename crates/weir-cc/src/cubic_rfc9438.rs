@@ -89,7 +89,7 @@ impl WindowRule for Cubic9438 {
                 self.max = packets;
                 self.prior = packets;
             }
-            self.k = ((self.max - packets).max(0.0) / C).cbrt();
+            self.k = libm::cbrt((self.max - packets).max(0.0) / C);
             self.estimate = packets;
             ack.now
         });
@@ -139,7 +139,7 @@ mod tests {
         let mut cubic = Cubic9438::new(EcnUse::Off);
         let window = Window { packets: 1000, threshold: 1000, credit: 0 };
         assert_eq!(cubic.reduce(&window, Signal::Loss, Time::ZERO), 700);
-        cubic.k = ((cubic.max - 700.0) / 0.4).cbrt();
+        cubic.k = libm::cbrt((cubic.max - 700.0) / 0.4);
         assert!((cubic.k - 9.0856).abs() < 1e-3);
         assert!((cubic.cubic(0.0) - 700.0).abs() < 1e-6);
         assert!((cubic.cubic(cubic.k) - 1000.0).abs() < 1e-9);

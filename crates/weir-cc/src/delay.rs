@@ -154,7 +154,7 @@ mod tests {
         // It begins as fast as it is told, and takes a step per 2.5 round trips.
         let packets = path.rate_over(&mut delay, Duration::from_millis(500));
         assert!((750.0..863.0).contains(&packets), "{packets}");
-        let steps = (delay.rate / 9e6).ln() / (1.0f64 / 0.99).ln();
+        let steps = libm::log(delay.rate / 9e6) / libm::log(1.0 / 0.99);
         assert!((15.0..21.0).contains(&steps), "{steps}");
         assert_eq!(path.lost(), 0);
     }

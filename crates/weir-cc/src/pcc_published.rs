@@ -93,7 +93,7 @@ struct Steps {
 /// At `rate` Mibit/s with a share `loss` lost.
 fn utility(rate: f64, loss: f64) -> f64 {
     let weight = if loss <= LITTLE { LITTLE_LOSS } else { LOSS };
-    rate.powf(EXPONENT) - rate * weight * loss
+    libm::pow(rate, EXPONENT) - rate * weight * loss
 }
 
 impl Steps {
@@ -193,9 +193,9 @@ mod tests {
     #[test]
     fn utility_is_the_programs() {
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
-        near(utility(10.0, 0.0), 10f64.powf(0.9));
-        near(utility(10.0, 0.03), 10f64.powf(0.9) - 0.3);
-        near(utility(10.0, 0.04), 10f64.powf(0.9) - 4.54);
+        near(utility(10.0, 0.0), libm::pow(10.0, 0.9));
+        near(utility(10.0, 0.03), libm::pow(10.0, 0.9) - 0.3);
+        near(utility(10.0, 0.04), libm::pow(10.0, 0.9) - 4.54);
         assert!(utility(50.0, 0.1) < 0.0);
     }
 

@@ -37,8 +37,9 @@ impl Cma {
         let n = mean.len();
         let parents = lambda / 2;
         // (49), the positive ones
-        let raw: Vec<f64> =
-            (1..=parents).map(|rank| ((lambda as f64 + 1.0) / 2.0).ln() - (rank as f64).ln()).collect();
+        let raw: Vec<f64> = (1..=parents)
+            .map(|rank| libm::log((lambda as f64 + 1.0) / 2.0) - libm::log(rank as f64))
+            .collect();
         let sum: f64 = raw.iter().sum();
         let weights: Vec<f64> = raw.iter().map(|weight| weight / sum).collect();
         let unit = |row: usize| (0..n).map(|column| if row == column { 1.0 } else { 0.0 }).collect();
@@ -105,7 +106,7 @@ impl Cma {
             .zip(even)
             .for_each(|(path, by)| *path = (1.0 - rate_sigma) * *path + gain * by);
         let length = self.path_sigma.iter().map(|part| part * part).sum::<f64>().sqrt();
-        self.sigma *= ((rate_sigma / damping) * (length / usual - 1.0)).exp();
+        self.sigma *= libm::exp((rate_sigma / damping) * (length / usual - 1.0));
         // (45), and the case in which the path stands still
         let is_short =
             length / (1.0 - (1.0 - rate_sigma).powi(2 * generation)).sqrt() < (1.4 + 2.0 / (n + 1.0)) * usual;
@@ -140,8 +141,8 @@ impl Cma {
 
 /// A normal number, by Box and Muller.
 fn normal(random: &mut Random) -> f64 {
-    let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * random.unit()).cos()
+    let radius = (-2.0 * libm::log(1.0 - random.unit())).sqrt();
+    radius * libm::cos(std::f64::consts::TAU * random.unit())
 }
 
 fn multiply(matrix: &[Vec<f64>], vector: &[f64]) -> Vec<f64> {

@@ -72,7 +72,7 @@ impl Part {
                 Allele::Choice(((unit * values.len() as f64) as usize).min(values.len() - 1))
             }
             Self::Between { from, to, log, .. } => {
-                let number = if *log { from * (to / from).powf(unit) } else { from + (to - from) * unit };
+                let number = if *log { from * libm::pow(to / from, unit) } else { from + (to - from) * unit };
                 self.rounded(number, DIGITS)
             }
         }
@@ -83,7 +83,7 @@ impl Part {
         let Self::Between { quantity, from, to, .. } = self else { return Allele::Number(number) };
         let scale = match number {
             0.0 => 1.0,
-            _ => 10f64.powi(digits - 1 - number.abs().log10().floor() as i32),
+            _ => 10f64.powi(digits - 1 - libm::log10(number.abs()).floor() as i32),
         };
         let round = (number * scale).round() / scale;
         let round = if *quantity == Quantity::Integer { round.round() } else { round };

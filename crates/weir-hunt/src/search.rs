@@ -60,7 +60,7 @@ const FLAT: f64 = 0.03;
 /// best of some lots.
 fn cma_es(coordinates: usize, random: &mut Random, ask: &mut Ask<'_>) {
     // (48)
-    let mut size = 4 + (3.0 * (coordinates as f64).ln()).floor() as usize;
+    let mut size = 4 + (3.0 * libm::log(coordinates as f64)).floor() as usize;
     let mut begin = vec![0.5; coordinates];
     let mut all = Range::default();
     loop {

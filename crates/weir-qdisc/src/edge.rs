@@ -95,7 +95,8 @@ impl BucketLevels {
     /// let one pass, so `depth` sets the lowest rate of a value: 12 Mbit/s for packets of 1500 bytes at 1 ms.
     pub fn new(depth: Duration) -> Self {
         let depth = depth.min(DEEPEST).as_nanos() as i64;
-        let rates = std::array::from_fn(|level| (10_000.0 * 10f64.powf(level as f64 / 30.0)).round() as u32);
+        let rates =
+            std::array::from_fn(|level| (10_000.0 * libm::pow(10.0, level as f64 / 30.0)).round() as u32);
         let full = rates.map(|rate| i64::from(rate) * depth);
         let values = rates.map(|rate| value_of(Rate::from_bits_per_sec(rate.into())));
         Self { rates, full, values }

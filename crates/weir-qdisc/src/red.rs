@@ -220,14 +220,14 @@ fn weight(min: u64, burst: u32, avpkt: u32) -> Option<u32> {
     }
     (1..32).find(|log| {
         let weight = 0.5f64.powi(*log as i32);
-        above <= (1.0 - (1.0 - weight).powf(f64::from(burst))) / weight
+        above <= (1.0 - libm::pow(1.0 - weight, f64::from(burst))) / weight
     })
 }
 
 /// How far the average decays in a pause (`tc_red_eval_idle_damping`): shifts by pause, in cells of 2^log microseconds.
 fn idle_table(wlog: u32, avpkt: u32, rate: Rate) -> ([u8; CELLS], u32) {
     let packet_us = rate.time_for(u64::from(avpkt)).as_nanos() as f64 / 1e3;
-    let decay = -(1.0 - 0.5f64.powi(wlog as i32)).ln() / packet_us;
+    let decay = -libm::log(1.0 - 0.5f64.powi(wlog as i32)) / packet_us;
     let longest = 31.0 / decay;
     let log = (0..31).find(|log| longest / f64::from(1u32 << log) < 512.0).unwrap_or(31);
     let mut table = [31; CELLS];

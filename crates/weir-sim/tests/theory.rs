@@ -134,7 +134,7 @@ fn cubic_is_renos_peer_on_short_paths_and_follows_its_curve_on_long_ones() {
         ] {
             run += 1;
             let t = rtt as f64 / 1e3;
-            let curve = |b| laws::even_cubic(b) * (t / p).powf(0.75);
+            let curve = |b| laws::even_cubic(b) * libm::pow(t / p, 0.75);
             let root = |a| laws::even_aimd(a, 0.7) / p.sqrt();
             let law = laws::random_cubic(p, t);
             let window = with_losses(controller, ms(rtt), p, law, epochs, run).measure().window;
@@ -173,7 +173,7 @@ fn cubic_follows_its_curve_under_even_marks() {
             for rtt in [100, 200, 400] {
                 run += 1;
                 let t = rtt as f64 / 1e3;
-                let curve = laws::even_cubic(0.7) * (t / p).powf(0.75);
+                let curve = laws::even_cubic(0.7) * libm::pow(t / p, 0.75);
                 let law = laws::even_cubic_converging(p, t);
                 let whole = laws::even_cubic_whole(0.7, p, t);
                 let trial = with_losses(controller, ms(rtt), p, curve, epochs, run);
@@ -211,7 +211,7 @@ fn cubic_without_fast_convergence_follows_its_curve_as_it_is_written() {
     let mut table = String::from("rtt_ms        p        W  1.05(T/p)^.75  ratio\n");
     for (p, run) in [(1e-4_f64, 180), (3e-5, 190)] {
         for rtt in [100, 200, 400] {
-            let curve = laws::even_cubic(0.7) * (rtt as f64 / 1e3 / p).powf(0.75);
+            let curve = laws::even_cubic(0.7) * libm::pow(rtt as f64 / 1e3 / p, 0.75);
             let rule = Cubic9438::new(EcnUse::Classic).without_fast_convergence();
             let trial = with_losses("cubic-rfc9438", ms(rtt), p, curve, 60.0, run);
             let warm_up = trial.length * 4;

@@ -46,7 +46,7 @@ fn a_crowd_comes_as_often_and_asks_for_as_much_as_it_should() {
     assert!((gap - 0.005).abs() < 4.0 * error, "{gap} +- {error}");
     // Exponential gaps: 1/e of them are longer than the mean.
     let longer = gaps.filter(|gap| *gap > 0.005).count() as f64 / count;
-    let expected = (-1f64).exp();
+    let expected = libm::exp(-1.0);
     assert!((longer - expected).abs() < 4.0 * (expected * (1.0 - expected) / count).sqrt(), "{longer}");
     let (bytes, error) = mean(requests.iter().map(|request| request.bytes as f64));
     assert!((bytes - size.mean()).abs() < 4.0 * error + 0.5, "{bytes} +- {error}, not {}", size.mean());

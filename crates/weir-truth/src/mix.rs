@@ -87,7 +87,7 @@ impl Draws for Random {
     }
 
     fn log_between(&mut self, low: f64, high: f64) -> f64 {
-        self.between(low.ln(), high.ln()).exp()
+        libm::exp(self.between(libm::log(low), libm::log(high)))
     }
 
     fn happens(&mut self, probability: f64) -> bool {

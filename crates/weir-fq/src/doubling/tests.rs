@@ -129,7 +129,7 @@ fn jitter_is_drawn_as_the_text_and_the_program_do() {
     let mut random = Seed::default().stream("jitter");
     // The mean of 1 / U(0.5, 2) is ln 4 / 1.5.
     for (jitter, least, most, mean) in [
-        (Jitter::Rate(0.5, 2.0), 0.5, 2.0, 4f64.ln() / 1.5),
+        (Jitter::Rate(0.5, 2.0), 0.5, 2.0, libm::log(4.0) / 1.5),
         (Jitter::Gap(0.5, 1.5), 0.5, 1.5, 1.0),
         (Jitter::None, 1.0, 1.0, 1.0),
     ] {

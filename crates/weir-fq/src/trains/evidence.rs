@@ -198,13 +198,13 @@ fn loss(train: &Train, arrived: bool) -> f64 {
 fn contrast(survived: usize, sent: usize, arrived: bool) -> f64 {
     let share = (survived as f64 + PRIOR) / (sent as f64 + 2.0 * PRIOR);
     if arrived {
-        return (ARRIVES / share).ln().min(MOST_BY_ARRIVAL);
+        return libm::log(ARRIVES / share).min(MOST_BY_ARRIVAL);
     }
     // An AQM that drops here and there may do so to each flow of a fair queue. A queue that is full leaves nothing
     // through.
     let fair =
         if survived > 0 && 4 * survived >= sent { LOST.max(HERE_AND_THERE * (1.0 - share)) } else { LOST };
-    (fair / (1.0 - share)).ln().min(0.0)
+    libm::log(fair / (1.0 - share)).min(0.0)
 }
 
 /// Loss over all trains together: the light packets' fates, if each heavy packet's chance were that of all behind the

@@ -407,8 +407,8 @@ impl Detector for Trains {
         if let Some(ended) = self.ended {
             let passed = now.since(ended).as_secs_f64() / self.params.change.as_secs_f64().max(1e-9);
             // A chain of two states that changes from either to the other once in that time.
-            let fair = 0.5 + (sigmoid(self.posterior) - 0.5) * (-2.0 * passed).exp();
-            self.prior = (fair / (1.0 - fair)).ln();
+            let fair = 0.5 + (sigmoid(self.posterior) - 0.5) * libm::exp(-2.0 * passed);
+            self.prior = libm::log(fair / (1.0 - fair));
             // The controller's packets have done so.
             self.credit_used = NEW_FLOW;
         }
@@ -591,5 +591,5 @@ fn signed(at: Time, since: Time) -> i64 {
 
 /// The probability of log-odds.
 fn sigmoid(nats: f64) -> f64 {
-    1.0 / (1.0 + (-nats).exp())
+    1.0 / (1.0 + libm::exp(-nats))
 }

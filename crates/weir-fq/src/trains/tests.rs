@@ -115,7 +115,7 @@ fn the_rate_of_a_train_is_the_share() {
 
 /// A path drawn at random.
 fn draw(random: &mut Random, kind: Kind) -> Path {
-    let log = |random: &mut Random, from: f64, to: f64| from * (to / from).powf(random.unit());
+    let log = |random: &mut Random, from: f64, to: f64| from * libm::pow(to / from, random.unit());
     let packet = Duration::from_nanos(log(random, 12e3, 5e6) as u64);
     let rtt = Duration::from_nanos(log(random, 2e6, 200e6) as u64);
     let cross = [0, 1, 4, 16][random.below(4) as usize];

@@ -64,7 +64,7 @@ pub(crate) fn pattern(seed: u64, index: u64, kernel: Kernel) -> Pattern {
     let shape = SHAPES[(index % SHAPES.len() as u64) as usize];
     let params = params(shape, kernel, &mut random);
     // How long the link takes for a middling packet, from 1/300 to 1/2 of an interval.
-    let service = (params.interval as f64 * (-random.unit() * 5.0).exp() / 2.0).clamp(200.0, 1e10);
+    let service = (params.interval as f64 * libm::exp(-random.unit() * 5.0) / 2.0).clamp(200.0, 1e10);
     let lengths = Lengths::draw(&mut random);
     let codepoints = Codepoints::draw(&mut random);
     let count = match shape {
@@ -186,7 +186,7 @@ fn start(span: u64, random: &mut Random) -> u64 {
 
 /// Arrival times in nanoseconds from the start, in order.
 fn arrivals(shape: Shape, interval: u64, service: f64, count: u64, random: &mut Random) -> Vec<u64> {
-    let exponential = |random: &mut Random| -(1.0 - random.unit()).ln();
+    let exponential = |random: &mut Random| -libm::log(1.0 - random.unit());
     let load = 0.6 + 3.0 * random.unit();
     let batch = 2 + random.below(80);
     let mut at = 0.0;

@@ -229,5 +229,5 @@ fn draw(seed: Seed) -> Case {
 
 /// Evenly by the logarithm.
 pub(crate) fn logarithmic(random: &mut Random, from: f64, to: f64) -> f64 {
-    from * (to / from).powf(random.unit())
+    from * libm::pow(to / from, random.unit())
 }

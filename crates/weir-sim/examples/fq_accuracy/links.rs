@@ -75,13 +75,13 @@ fn cellular(rate: Rate, random: &mut Random) -> Trace {
     for step in 0..LENGTH_MS / STEP_MS {
         // The sum of twelve even draws has a variance of one.
         let normal = (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
-        walk = (walk + STEP * normal).clamp(-FARTHEST.ln(), FARTHEST.ln());
-        let each_ms = mean * f64::exp(walk);
+        walk = (walk + STEP * normal).clamp(-libm::log(FARTHEST), libm::log(FARTHEST));
+        let each_ms = mean * libm::exp(walk);
         let end = ((step + 1) * STEP_MS) as f64;
         next = f64::max(next, end - STEP_MS as f64);
         while next < end {
             let _ = writeln!(text, "{}", next as u64 + 1);
-            next += -(1.0 - random.unit()).ln() / each_ms;
+            next += -libm::log(1.0 - random.unit()) / each_ms;
         }
     }
     Trace::parse(&text).expect("times that do not go back")

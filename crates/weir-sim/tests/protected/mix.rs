@@ -77,7 +77,7 @@ impl Mix {
     pub(crate) fn run(seed: u64, more: &str) -> Result<Self, Box<dyn std::error::Error>> {
         let seeds = Seed { seed, run: 0 };
         let mut draw = seeds.stream("mix");
-        let between = |draw: &mut Random, from: f64, to: f64| from * (to / from).powf(draw.unit());
+        let between = |draw: &mut Random, from: f64, to: f64| from * libm::pow(to / from, draw.unit());
         let megabits = between(&mut draw, 10.0, 100.0);
         let rate = Rate::from_bits_per_sec((megabits * 1e6) as u64);
         let discipline = format!("{} {more}", DISCIPLINES[draw.below(3) as usize]).trim_end().to_owned();

@@ -25,7 +25,7 @@ pub(crate) fn random_aimd(a: f64, b: f64) -> f64 {
 
 /// W (p / T)^(3/4) of Cubic with even losses (RFC 9438 section 5.1): 1.17 for b = 0.8, 1.054 for b = 0.7.
 pub(crate) fn even_cubic(b: f64) -> f64 {
-    (0.4 * (3.0 + b) / (4.0 * (1.0 - b))).powf(0.25)
+    libm::pow(0.4 * (3.0 + b) / (4.0 * (1.0 - b)), 0.25)
 }
 
 /// The largest W that the kernel's Cubic may hold with even losses.
@@ -36,12 +36,12 @@ pub(crate) fn even_cubic(b: f64) -> f64 {
 pub(crate) fn even_cubic_whole(b: f64, p: f64, rtt: f64) -> f64 {
     const C: f64 = 0.4;
     let mean = (3.0 + b) / 4.0;
-    let (mut low, mut high) = (1.0, 10.0 * even_cubic(b) * (rtt / p).powf(0.75));
+    let (mut low, mut high) = (1.0, 10.0 * even_cubic(b) * libm::pow(rtt / p, 0.75));
     for _ in 0..100 {
         let window = f64::midpoint(low, high);
-        let k = (window / mean * (1.0 - b) / C).cbrt();
+        let k = libm::cbrt(window / mean * (1.0 - b) / C);
         // The tooth is shorter the larger the window.
-        if rtt / (p * window) > k - (1.0 / C).cbrt() {
+        if rtt / (p * window) > k - libm::cbrt(1.0 / C) {
             low = window;
         } else {
             high = window;
@@ -54,7 +54,7 @@ pub(crate) fn even_cubic_whole(b: f64, p: f64, rtt: f64) -> f64 {
 /// differs.
 pub(crate) fn random_cubic(p: f64, rtt: f64) -> f64 {
     let mut random = Seed::default().stream("epochs");
-    cubic_epochs(rtt, 1000, 20_000, false, || -(1.0 - random.unit()).ln() / p)
+    cubic_epochs(rtt, 1000, 20_000, false, || -libm::log(1.0 - random.unit()) / p)
 }
 
 /// The same with even marks, where a reduction takes a round trip and leaves whole packets.
@@ -81,7 +81,7 @@ fn cubic_epochs(rtt: f64, before: u32, count: u32, whole: bool, mut length: impl
         last_max = if window < last_max { window * (1.0 + B) / 2.0 } else { window };
         let reducing = window * (1.0 + B) / 2.0;
         window *= B;
-        let k = ((last_max - window).max(0.0) / C).cbrt();
+        let k = libm::cbrt((last_max - window).max(0.0) / C);
         let origin = last_max.max(window);
         let length = length();
         let mut estimate = window;
@@ -164,7 +164,7 @@ pub(crate) fn step_dctcp(window: f64) -> f64 {
     let (mut low, mut high) = (1.0, 1.0 + window / 2.0);
     for _ in 0..100 {
         let n = f64::midpoint(low, high);
-        let alpha = G * (1.0 + kept) / 2.0 * kept.powf(n - 2.0) / (1.0 - kept.powf(n));
+        let alpha = G * (1.0 + kept) / 2.0 * libm::pow(kept, n - 2.0) / (1.0 - libm::pow(kept, n));
         if n - 1.0 < window * alpha.min(1.0) / 2.0 {
             low = n;
         } else {
