@@ -54,8 +54,9 @@ impl Table<'_> {
         let other = self.runs[self.other(claim, combination)?].get(run).copied().flatten()?;
         let of = over.of.as_deref().unwrap_or(&claim.of);
         let measure = over.measure.as_deref().unwrap_or(&claim.measure);
-        let other = other.number(of, measure)? * claim.scale;
-        (other != 0.0).then(|| value / other)
+        let ratio = value / (other.number(of, measure)? * claim.scale);
+        // Something over nothing is more than any bound; nothing over nothing is no number.
+        (!ratio.is_nan()).then_some(ratio)
     }
 
     /// A claim's number in each run that has all of its cells.
@@ -89,39 +90,103 @@ impl Table<'_> {
 
     /// What the runs say of a claim.
     pub(super) fn statement(&self, claim: &Claim) -> Statement {
-        let (spread, verdict) = self.judge(claim, claim.grid.as_deref(), &claim.cells);
-        let cause = claim.cause.as_ref().filter(|_| verdict != Verdict::Holds).map(|cause| {
+        let judged = self.judge(claim, claim.grid.as_deref(), &claim.cells);
+        let cause = claim.cause.as_ref().filter(|_| judged.verdict != Verdict::Holds).map(|cause| {
             let mut cells = claim.cells.clone();
             cells.extend(cause.cells.clone());
-            let (spread, verdict) =
-                self.judge(claim, cause.grid.as_deref().or(claim.grid.as_deref()), &cells);
-            Cause { text: cause.text.clone(), measured: words(claim, spread), verdict }
+            let judged = self.judge(claim, cause.grid.as_deref().or(claim.grid.as_deref()), &cells);
+            Cause { text: cause.text.clone(), measured: judged.measured(), verdict: judged.verdict }
         });
         Statement {
             text: claim.text.clone(),
             paper: claim.paper.clone(),
             at: claim.at.clone(),
-            measured: words(claim, spread),
-            verdict,
-            interval: spread.and_then(|spread| spread.interval()),
+            measured: judged.measured(),
+            verdict: judged.verdict,
+            interval: judged.interval,
             cause,
         }
     }
 
-    fn judge(&self, claim: &Claim, grid: Option<&str>, cells: &Where) -> (Option<Spread>, Verdict) {
-        let spread = Spread::of(&self.values(claim, &self.select(grid, cells)));
-        let verdict = spread.map(|spread| Verdict::of(&spread, claim.least, claim.most));
-        (spread, verdict.unwrap_or_default())
+    /// A claim of some cells, or of those with each label of an axis, which must all hold.
+    fn judge(&self, claim: &Claim, grid: Option<&str>, cells: &Where) -> Judged {
+        let selected = self.select(grid, cells);
+        let each = claim.each.as_ref().and_then(|each| self.axes.iter().position(|axis| axis.name == *each));
+        let Some(each) = each else { return Judged::of(claim, &self.values(claim, &selected)) };
+        let mut parts: Vec<(&str, Vec<usize>)> = Vec::new();
+        for index in selected {
+            let label = self.combinations[index].labels[each].as_str();
+            match parts.iter_mut().find(|(other, _)| *other == label) {
+                Some((_, part)) => part.push(index),
+                None => parts.push((label, vec![index])),
+            }
+        }
+        let parts: Vec<(&str, Judged)> = parts
+            .into_iter()
+            .map(|(label, part)| (label, Judged::of(claim, &self.values(claim, &part))))
+            .collect();
+        if parts.is_empty() {
+            return Judged::of(claim, &[]);
+        }
+        let number: Vec<String> =
+            parts.iter().map(|(label, part)| format!("{label} {}", part.number)).collect();
+        Judged {
+            number: number.join(", "),
+            runs: parts.iter().map(|(_, part)| part.runs).min().unwrap_or_default(),
+            verdict: Verdict::of_all(parts.iter().map(|(_, part)| part.verdict)),
+            interval: None,
+        }
     }
 }
 
-/// A mean with its confidence.
-fn words(claim: &Claim, spread: Option<Spread>) -> String {
-    let (decimals, unit) = (claim.decimals, if claim.within.is_some() { "% of cells" } else { &claim.unit });
-    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
-    match spread {
-        None => "not measured".to_owned(),
-        Some(spread @ Spread { runs: 1, .. }) => format!("{}{unit} in one run", spread.words(decimals)),
-        Some(spread) => format!("{}{unit} over {} runs", spread.words(decimals), spread.runs),
+/// What the runs come to.
+struct Judged {
+    /// In words, a mean with its confidence.
+    number: String,
+    runs: usize,
+    verdict: Verdict,
+    interval: Option<[f64; 2]>,
+}
+
+impl Judged {
+    /// Of a number in each run.
+    fn of(claim: &Claim, values: &[f64]) -> Self {
+        let runs = values.len();
+        let without_bound = values.iter().filter(|value| value.is_infinite()).count();
+        if without_bound > 0 {
+            // A mean says nothing of these.
+            let verdict = if claim.most.is_some() { Verdict::DoesNot } else { Verdict::CannotTell };
+            return Self {
+                number: format!("without bound in {without_bound},"),
+                runs,
+                verdict,
+                interval: None,
+            };
+        }
+        let Some(spread) = Spread::of(values) else {
+            return Self {
+                number: "not measured".to_owned(),
+                runs,
+                verdict: Verdict::CannotTell,
+                interval: None,
+            };
+        };
+        let unit = if claim.within.is_some() { "% of cells" } else { &claim.unit };
+        let number = spread.words(claim.decimals);
+        Self {
+            number: if unit.is_empty() { number } else { format!("{number} {unit}") },
+            runs,
+            verdict: Verdict::of(&spread, claim.least, claim.most),
+            interval: spread.interval(),
+        }
+    }
+
+    fn measured(&self) -> String {
+        let number = &self.number;
+        match self.runs {
+            0 => number.clone(),
+            1 => format!("{number} in one run"),
+            runs => format!("{number} over {runs} runs"),
+        }
     }
 }

@@ -249,6 +249,8 @@ pub(super) struct Claim {
     pub(super) cells: Where,
     /// The number of each cell is over this one.
     pub(super) over: Option<Over>,
+    /// The axis for whose every label it is said: the cells with each must come to a number within the bounds.
+    pub(super) each: Option<String>,
     #[serde(default)]
     pub(super) fold: Fold,
     /// The number is the part of cells in percent for which this holds.
@@ -325,6 +327,7 @@ impl Published {
                     grid: None,
                     cells: cells.clone(),
                     over: None,
+                    each: None,
                     fold: Fold::Mean,
                     within: None,
                     least: Some(number - near),

@@ -9,7 +9,7 @@ use weir_world::{EMU, RunOptions, SIM};
 use super::beside::beside;
 use super::claim::Table;
 use super::extract::Extract;
-use super::file::{Chart, Claim, Labels, Where};
+use super::file::{Bounds, Chart, Claim, Fold, Labels, Where};
 use super::{Extracts, Swept, by_cell, cells, load};
 use crate::engine::Options;
 use crate::figure::{Figure, Plan, Verdict, run};
@@ -54,6 +54,9 @@ fn files_name_axes_and_labels_that_there_are() {
             };
             for claim in figure.file.claim.iter().filter(is_said) {
                 labels(&claim.cells);
+                claim.each.iter().for_each(|name| {
+                    axis(name);
+                });
                 let grids = &figure.file.grids[&variant.name];
                 let over = claim.over.iter().filter_map(|over| over.grid.as_ref());
                 let cause = claim.cause.iter().filter_map(|cause| cause.grid.as_ref());
@@ -322,6 +325,61 @@ fn a_run_without_one_of_its_cells_does_not_count() {
     assert!(measured("").ends_with("over 3 runs"), "{}", measured(""));
     let last = combinations.last().unwrap().name();
     assert!(measured(&last).ends_with("over 2 runs"), "{last}: {}", measured(&last));
+}
+
+/// What is said of each label of an axis does not hold if it does not of one, whatever the mean.
+#[test]
+fn what_is_said_of_each_must_hold_of_each() {
+    let mut figure = Swept::of(toml::from_str(FIGURE).unwrap());
+    let claim = &mut figure.file.claim[0];
+    claim.cells.clear();
+    claim.most = Some(10.0);
+    let combinations = cells::all(&figure.file, "paper", false);
+    let extracts = [1.0, 15.0].map(|value| Extract {
+        numbers: vec![("link".to_owned(), "queue_delay_mean_ms".to_owned(), value)],
+        ..Extract::default()
+    });
+    let runs = combinations.iter().map(|one| vec![Some(&extracts[usize::from(one.labels[0] == "FIFO")]); 2]);
+    let table = Table { axes: &figure.file.axis, combinations: &combinations, runs: runs.collect() };
+    let mut claim = figure.file.claim[0].clone();
+    assert_eq!(table.statement(&claim).verdict, Verdict::Holds, "8 ms in the mean");
+    claim.each = Some("queue".to_owned());
+    let statement = table.statement(&claim);
+    assert_eq!(statement.verdict, Verdict::DoesNot);
+    let words = "FIFO 15.00 \u{b1} 0.00 ms, step 1.00 \u{b1} 0.00 ms over 2 runs".to_owned();
+    assert_eq!((statement.measured, statement.interval), (words, None));
+}
+
+/// A cell in which the other class starves is one in which classes are not even.
+#[test]
+fn something_over_nothing_is_outside_of_all_bounds() {
+    let figure = Swept::of(toml::from_str(FIGURE).unwrap());
+    let combinations = cells::all(&figure.file, "paper", false);
+    let extract = |value: f64| Extract {
+        numbers: vec![("link".to_owned(), "queue_delay_mean_ms".to_owned(), value)],
+        ..Extract::default()
+    };
+    let extracts = [extract(0.0), extract(1.0)];
+    let judged = |starves: &str, change: fn(&mut Claim)| {
+        let is_nothing = |one: &cells::Combination| one.labels[0] == "step" && one.labels[1] == starves;
+        let runs = combinations.iter().map(|one| vec![Some(&extracts[usize::from(!is_nothing(one))]); 2]);
+        let table = Table { axes: &figure.file.axis, combinations: &combinations, runs: runs.collect() };
+        let mut claim = figure.file.claim[1].clone();
+        (claim.fold, claim.least) = (Fold::Mean, Some(0.5));
+        change(&mut claim);
+        let statement = table.statement(&claim);
+        (statement.verdict, statement.measured)
+    };
+    let within = |claim: &mut Claim| {
+        claim.within = Some(Bounds { least: Some(0.5), most: Some(2.0) });
+        claim.least = Some(90.0);
+    };
+    assert_eq!(judged("none", within).0, Verdict::Holds);
+    let half = (Verdict::DoesNot, "50.00 \u{b1} 0.00 % of cells over 2 runs".to_owned());
+    assert_eq!(judged("10ms", within), half);
+    let words = "without bound in 2, over 2 runs".to_owned();
+    assert_eq!(judged("10ms", |_| ()), (Verdict::CannotTell, words.clone()));
+    assert_eq!(judged("10ms", |claim| claim.most = Some(2.0)), (Verdict::DoesNot, words));
 }
 
 /// BBRv2 as released has a warning where it ignores marks, and a figure of what it does then is not doubtful for that.
