@@ -57,6 +57,7 @@ pub struct CaptureReader<R: Read> {
     format: Format,
     block: Vec<u8>,
     interfaces: Vec<Interface>,
+    section: u32,
     number: u64,
     last: Time,
     failed: bool,
@@ -90,6 +91,7 @@ impl<R: Read> CaptureReader<R> {
             format: Format::Pcapng { big_endian: false },
             block: Vec::new(),
             interfaces: Vec::new(),
+            section: 0,
             number: 0,
             last: Time::ZERO,
             failed: false,
@@ -158,6 +160,7 @@ impl<R: Read> CaptureReader<R> {
             timed: found.time.is_some(),
             link: found.link,
             interface,
+            section: self.section,
             wire_bytes: found.wire_bytes.max(found.len as u32),
             frame,
         }))
@@ -344,6 +347,7 @@ impl<R: Read> CaptureReader<R> {
             return Err(CaptureError::Malformed { offset: start, what: "a section header cannot be read" });
         }
         self.interfaces.clear();
+        self.section = self.section.wrapping_add(1);
         self.format = Format::Pcapng { big_endian };
         Ok(())
     }

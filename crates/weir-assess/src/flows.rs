@@ -27,12 +27,42 @@ enum Inferred {
 /// A pair of addresses and ports: what was inferred, and the connection that is being judged.
 pub(super) struct Conversation {
     inferred: Inferred,
-    /// Where its packets were captured, by direction; for QUIC and UDP, whose copies show by nothing else.
-    pub(super) interfaces: [Option<u32>; 2],
+    /// Where its packets were captured in the last section with any, by direction; for QUIC and UDP, whose copies show
+    /// by nothing else.
+    interfaces: [Option<Interface>; 2],
     pub(super) connection: Option<Box<Connection>>,
 }
 
+/// The number of an interface, in a section that gives it its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    section: u32,
+    number: u32,
+}
+
+impl Interface {
+    pub(super) const fn of(captured: &Captured<'_>) -> Self {
+        Self { section: captured.section, number: captured.interface }
+    }
+
+    /// Whether this is known to be another one. Where sections differ, the same one may have another number.
+    pub(super) const fn is_other(self, than: Self) -> bool {
+        self.section == than.section && self.number != than.number
+    }
+}
+
 impl Conversation {
+    /// Whether packets of this direction have been captured on another interface before, in the same section.
+    pub(super) fn is_elsewhere(&mut self, from: usize, interface: Interface) -> bool {
+        match self.interfaces[from] {
+            Some(first) if first.section == interface.section => interface.is_other(first),
+            _ => {
+                self.interfaces[from] = Some(interface);
+                false
+            }
+        }
+    }
+
     pub(super) fn found(&mut self) -> Option<&mut Found> {
         match &mut self.inferred {
             Inferred::Nothing => None,
@@ -104,7 +134,7 @@ impl Flows {
         let segment = Segment {
             packet: captured.number,
             time: captured.time,
-            interface: captured.interface,
+            interface: Interface::of(captured),
             tcp: &tcp,
             options: &options,
             payload: u32::try_from(packet.payload_bytes().0).unwrap_or(u32::MAX),

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 
 use weir_core::{Duration, Time};
 
+use super::flows::Interface;
 use super::space::{Signals, Space};
 use super::tcp::{Handshake, TcpOptions};
 use weir_law::Tcp;
@@ -58,7 +59,7 @@ pub struct LossEvidence {
 pub(super) struct Segment<'a> {
     pub(super) packet: u64,
     pub(super) time: Time,
-    pub(super) interface: u32,
+    pub(super) interface: Interface,
     pub(super) tcp: &'a Tcp,
     pub(super) options: &'a TcpOptions,
     pub(super) payload: u32,

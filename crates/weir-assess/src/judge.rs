@@ -4,7 +4,7 @@
 use weir_core::{Ecn, FlowId, Time};
 
 use super::Options;
-use super::flows::{Conversation, Flows, direction};
+use super::flows::{Conversation, Flows, Interface, direction};
 use super::infer::{Found, LossEvidence};
 use super::report::{FlowReport, Stack};
 use super::tcp::Handshake;
@@ -139,7 +139,7 @@ impl Judge {
         if signalled.opens {
             self.done.close(flow);
         }
-        let elsewhere = *flow.interfaces[from].get_or_insert(captured.interface) != captured.interface;
+        let elsewhere = flow.is_elsewhere(from, Interface::of(captured));
         if signalled.copy || (elsewhere && key.protocol != 6) {
             flow.connection.get_or_insert_with(|| Box::new(Connection::new(&key, time))).tracks[from]
                 .copies += 1;

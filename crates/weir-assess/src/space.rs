@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use weir_core::{Duration, Time};
 
+use super::flows::Interface;
 use super::infer::{LossEvidence, Segment, Signalled};
 
 /// Unacknowledged segments that are remembered per direction.
@@ -60,7 +61,7 @@ struct Sent {
     packet: u64,
     time: Time,
     tsval: Option<u32>,
-    interface: u32,
+    interface: Interface,
     again: bool,
     sacked: bool,
 }
@@ -273,7 +274,7 @@ impl Space {
             }
             let elapsed = segment.time.since(before.time);
             let same_stamp = tsval == before.tsval;
-            let copied = elapsed < soon.unwrap_or(COPY_TIME) || segment.interface != before.interface;
+            let copied = elapsed < soon.unwrap_or(COPY_TIME) || segment.interface.is_other(before.interface);
             if same_stamp && copied {
                 if whole && from == start && to == end {
                     self.signal(segment.packet, signals, |signalled| signalled.copy = true);

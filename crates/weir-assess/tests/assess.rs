@@ -295,6 +295,34 @@ fn copies_on_a_second_interface_are_left_out() {
     assert!(twice.doubts.iter().any(|doubt| doubt.code == "copies"));
 }
 
+/// One capture after the other in a file, the second with an interface more: what it numbers 1 was 0 in the first.
+#[test]
+fn interfaces_of_two_sections_say_nothing_of_each_other() {
+    let sender = Sender { rounds: 30, stamps: false, ..Sender::default() };
+    let udp = (0..400u32).map(|number| {
+        let mut frame = quic(EPOCH + u64::from(number) * MS, number % 3 > 0, 100, Some(true), 0);
+        frame.bytes[42] = 0x80;
+        frame
+    });
+    for frames in [sender.tcp(), sender.quic(|round, _| round % 2 == 1), udp.collect()] {
+        let alone = judged(&frames);
+        for split in (10..frames.len()).step_by(29) {
+            let (first, second) = frames.split_at(split);
+            let mut file = section(false);
+            file.extend(interface(1, Some(9), 0, false));
+            first.iter().for_each(|frame| file.extend(enhanced(frame, 0, frame.time, 1, false)));
+            file.extend(section(false));
+            file.extend(interface(0, Some(9), 0, false));
+            file.extend(interface(1, Some(9), 0, false));
+            second.iter().for_each(|frame| file.extend(enhanced(frame, 1, frame.time, 1, false)));
+            let report = judge(file);
+            let (whole, parts) = (only(&alone), only(&report));
+            assert_eq!((parts.packets, parts.copies), (whole.packets, 0), "split at {split}");
+            assert_eq!((parts.loss, parts.mark), (whole.loss, whole.mark), "split at {split}");
+        }
+    }
+}
+
 #[test]
 fn a_reused_port_is_another_flow() {
     let first = Sender { rounds: 40, ..Sender::default() };

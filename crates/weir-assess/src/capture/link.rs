@@ -88,6 +88,9 @@ pub struct Captured<'a> {
     /// Which interface it was captured on: pcapng's number in the section, or the index in Linux cooked version 2. In
     /// Linux cooked packets of the first version 1 for outgoing packets and 0 for others; else 0.
     pub interface: u32,
+    /// Which section of a pcapng file it is in, from 1 on; 0 in a pcap file. Interfaces of different sections say
+    /// nothing of each other.
+    pub section: u32,
     /// Its length on the wire, at least that of `frame`.
     pub wire_bytes: u32,
     /// The bytes that were captured of it.
