@@ -10,8 +10,8 @@
 //! Not losses are: a hole that fills at once or by an older packet (reordering), bytes sent again that were
 //! acknowledged (keep-alives, spurious retransmissions), those that the receiver reports as duplicates (DSACK, RFC
 //! 2883), and copies that the capture made, at once or on another interface. Since the packet that a loss belongs to is
-//! known only later, signals are kept by packet number. `space` keeps one direction's sequence numbers; here is what
-//! both have in common.
+//! known only later, signals are kept by packet number. `space` keeps one direction's sequence numbers, `plausible` those
+//! that may not be its own; here is what both directions have in common.
 
 use std::collections::VecDeque;
 
@@ -50,6 +50,9 @@ pub struct LossEvidence {
     pub needless: u64,
     /// Bytes that were acknowledged but never captured.
     pub missed_bytes: u64,
+    /// Packets with sequence numbers or acknowledgements far from all others, which were left out. Forged and damaged
+    /// ones are among them.
+    pub implausible: u64,
     /// Segments, holes and signals that were forgotten because there were too many, or that came too late.
     pub forgotten: u64,
 }
@@ -121,13 +124,13 @@ impl Inference {
         }
         self.handshake.packet(from, segment.time, tcp);
         self.marked[from] |= ce && segment.payload > 0;
-        let rtt = self.shortest_round_trip();
+        let soon = self.shortest_round_trip().map(|rtt| rtt / 2);
         let signals = &mut self.found.signals;
         if tcp.has_ack() && !tcp.rst() {
             let echo = self.classic_ecn && !tcp.syn() && tcp.flags & 0x40 != 0;
-            self.sides[1 - from].acknowledged(segment, echo, &mut signals[1 - from]);
+            self.sides[1 - from].acknowledged(segment, echo, soon, &mut signals[1 - from]);
         }
-        self.sides[from].sent(segment, rtt, &mut signals[from]);
+        self.sides[from].sent(segment, soon, &mut signals[from]);
     }
 
     /// Segments, holes and repairs that are kept: what the memory is taken by, beside [`Found::kept`].

@@ -15,6 +15,7 @@ mod flows;
 mod infer;
 mod input;
 mod judge;
+mod plausible;
 mod report;
 mod space;
 mod tcp;

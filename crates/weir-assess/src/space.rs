@@ -8,6 +8,7 @@ use weir_core::{Duration, Time};
 
 use super::flows::Interface;
 use super::infer::{LossEvidence, Segment, Signalled};
+use super::plausible::{Piece, SLACK, Strays, WIDE};
 
 /// Unacknowledged segments that are remembered per direction.
 const MAX_SEGMENTS: usize = 16_384;
@@ -15,7 +16,7 @@ const MAX_SEGMENTS: usize = 16_384;
 const MAX_HOLES: usize = 1_024;
 /// Repairs that a later DSACK can take back.
 const MAX_REPAIRS: usize = 1_024;
-/// A jump in sequence space that no window allows (RFC 7323 section 2.3): the capture has missed something.
+/// A jump in sequence space that no window allows (RFC 7323 section 2.3): what lies beyond begins anew.
 const MAX_JUMP: u64 = 1 << 30;
 /// Copies of a packet that come within this time were made by the capture, where no round trip is known.
 const COPY_TIME: Duration = Duration::from_millis(1);
@@ -77,6 +78,15 @@ struct Hole {
     passed: u64,
 }
 
+/// Where a number lies beside what can be in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lie {
+    Near,
+    /// Behind it, where only old packets are.
+    Old,
+    Elsewhere,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Repair {
     start: u64,
@@ -94,9 +104,16 @@ pub(super) struct Space {
     pub(super) mss: Option<u16>,
     pub(super) shortest_ack: Option<Duration>,
     pub(super) evidence: LossEvidence,
-    /// Right edge of what was sent, counted on through wraps.
+    /// Where it begins, counted on through wraps like all that follows.
+    base: u64,
+    /// Right edge of what was sent.
     next: u64,
+    /// Up to where it was acknowledged; 0 while none of it was.
     acked: u64,
+    /// The most that was in flight when an acknowledgement came.
+    widest: u64,
+    /// What lies elsewhere.
+    strays: Strays,
     /// Ranges of `sent` and `holes` do not overlap.
     sent: BTreeMap<u64, Sent>,
     holes: BTreeMap<u64, Hole>,
@@ -114,7 +131,7 @@ impl Space {
     }
 
     pub(super) fn kept(&self) -> usize {
-        self.sent.len() + self.holes.len() + self.repairs.len()
+        self.sent.len() + self.holes.len() + self.repairs.len() + self.strays.kept()
     }
 
     /// Forgets the older half of all that is kept.
@@ -128,6 +145,7 @@ impl Space {
         }
         self.repairs.drain(..self.repairs.len().div_ceil(2));
         self.repairs.shrink_to_fit();
+        self.strays = Strays::default();
         self.evidence.forgotten += (before - self.kept()) as u64;
     }
 
@@ -162,47 +180,130 @@ impl Space {
         true
     }
 
-    /// Takes a segment of this direction; `rtt` is the least time in which a retransmission can follow a loss.
-    pub(super) fn sent(&mut self, segment: &Segment<'_>, rtt: Option<Duration>, signals: &mut Signals) {
-        self.packets += 1;
-        self.debt = self.debt.saturating_sub(STEPS);
-        let (syn, fin) = (u64::from(segment.tcp.syn()), u64::from(segment.tcp.fin()));
-        if u64::from(segment.payload) + syn + fin == 0 {
-            return;
-        }
-        // The sender's window ends well before half the sequence space; what lies beyond begins anew.
-        let far = |side: &Self, start: u64| start > side.next.max(side.acked) + MAX_JUMP;
-        if !self.started || far(self, self.extend(segment.tcp.seq)) {
-            self.started = true;
-            // One round of sequence space below the first packet keeps earlier numbers positive.
-            self.next = (1 << 32) + u64::from(segment.tcp.seq) + syn;
-            self.acked = 0;
-            self.sent.clear();
-            self.holes.clear();
-        }
-        let start = self.extend(segment.tcp.seq) + syn;
-        let end = start + u64::from(segment.payload);
-        if start > self.next {
-            self.hole(start, segment);
-        }
-        let edge = self.next;
-        if start < edge && segment.payload > 0 {
-            self.old(start, end.min(edge), end <= edge, segment, rtt, signals);
-        }
-        if end > edge {
-            self.remember(start.max(edge), end, segment, false);
-        }
-        self.next = edge.max(start).max(end + fin);
+    /// Begins with this number, and knows nothing of what was before.
+    fn begin(&mut self, number: u32) {
+        self.started = true;
+        // One round of sequence space below the first packet keeps earlier numbers positive.
+        self.base = (1 << 32) + u64::from(number);
+        self.next = self.base;
+        self.acked = 0;
+        self.widest = 0;
+        self.sent.clear();
+        self.holes.clear();
+        self.repairs.clear();
     }
 
-    fn hole(&mut self, end: u64, segment: &Segment<'_>) {
+    /// The left edge of what can be in flight.
+    fn low(&self) -> u64 {
+        self.acked.max(self.base)
+    }
+
+    /// Where a number lies that counts up to `high`. Behind the acknowledged, as far as was ever in flight, it is that
+    /// of a packet on its way when the acknowledgement passed here.
+    fn lie(&self, number: u64, high: u64) -> Lie {
+        let low = self.low();
+        let behind = if self.acked == 0 { MAX_JUMP } else { WIDE };
+        match () {
+            () if number > high || number + behind < low => Lie::Elsewhere,
+            () if number + self.widest.max(SLACK) < low => Lie::Old,
+            () => Lie::Near,
+        }
+    }
+
+    /// Takes a segment of this direction; `soon` is half of the least time in which a retransmission can follow a loss.
+    pub(super) fn sent(&mut self, segment: &Segment<'_>, soon: Option<Duration>, signals: &mut Signals) {
+        self.packets += 1;
+        self.debt = self.debt.saturating_sub(STEPS);
+        let piece = Piece::new(segment, self.packets);
+        if piece.payload == 0 && !segment.tcp.syn() && !piece.fin {
+            return;
+        }
+        if !self.started {
+            self.begin(piece.seq);
+        }
+        let lie = self.lie(self.extend(piece.seq), self.next.max(self.acked) + SLACK);
+        if lie != Lie::Elsewhere {
+            let edge = self.next;
+            self.put(&piece, soon, signals);
+            if self.next > edge {
+                // The connection goes on here, so nothing from elsewhere is its own.
+                self.strays = Strays::default();
+            }
+        }
+        if lie != Lie::Near {
+            let counts = lie == Lie::Elsewhere;
+            self.evidence.implausible += u64::from(counts);
+            self.strays.segment(piece, counts);
+            if self.believes() {
+                self.go_there(soon, signals);
+            }
+        }
+    }
+
+    /// Whether the segments from elsewhere are the connection's own. The other end can confirm it always. Several in a
+    /// row do where losses explain the gap, or where no answer has told what is in flight. Old packets are expected,
+    /// and so are answers to them, which takes both.
+    fn believes(&self) -> bool {
+        let Some(from) = self.strays.from().map(|from| self.extend(from)) else { return false };
+        let (answered, many) = (self.strays.are_answered(), self.strays.are_many());
+        match () {
+            () if self.acked == 0 || (self.next..=self.next + WIDE).contains(&from) => answered || many,
+            () if from < self.low() && from + WIDE >= self.low() => answered && many,
+            () => answered,
+        }
+    }
+
+    /// Goes on where the segments from elsewhere are: behind a gap, or anew.
+    fn go_there(&mut self, soon: Option<Duration>, signals: &mut Signals) {
+        let strays = std::mem::take(&mut self.strays);
+        let (Some(number), answered) = (strays.from(), strays.are_answered()) else { return };
+        let from = self.extend(number);
+        let (pieces, counted) = strays.believed(answered);
+        if self.acked > 0 && from < self.next {
+            // The others were taken for old ones that came again.
+            let old = (pieces.len() as u64).saturating_sub(counted);
+            self.evidence.needless = self.evidence.needless.saturating_sub(old);
+        }
+        self.evidence.implausible = self.evidence.implausible.saturating_sub(counted);
+        let reach = if answered && self.acked > 0 { MAX_JUMP } else { WIDE };
+        if from > self.next && from - self.next <= reach {
+            self.hole(from, &pieces[0]);
+            self.next = from;
+        } else {
+            self.begin(number);
+        }
+        // Those that came in between were seen, if not kept: no hole.
+        let first = self.extend(pieces[0].seq);
+        self.next = self.next.max(first);
+        for piece in &pieces {
+            self.put(piece, soon, signals);
+        }
+    }
+
+    /// Puts a segment where its number is.
+    fn put(&mut self, piece: &Piece, soon: Option<Duration>, signals: &mut Signals) {
+        let start = self.extend(piece.seq);
+        let end = start + u64::from(piece.payload);
+        if start > self.next {
+            self.hole(start, piece);
+        }
+        let edge = self.next;
+        if start < edge && piece.payload > 0 {
+            self.old(start, end.min(edge), end <= edge, piece, soon, signals);
+        }
+        if end > edge {
+            self.remember(start.max(edge), end, piece, false);
+        }
+        self.next = edge.max(start).max(end + u64::from(piece.fin));
+    }
+
+    fn hole(&mut self, end: u64, piece: &Piece) {
         let start = self.next.max(self.acked);
         self.evidence.missed_bytes += end.min(start) - self.next.min(end);
         if start >= end {
             return;
         }
-        let tsval = segment.tcp.timestamps.map(|(value, _)| value);
-        let (packet, time, passed) = (segment.packet, segment.time, self.packets);
+        let Piece { packet, time, tsval, passed, .. } = *piece;
         self.insert_hole(start, Hole { end, packet, time, tsval, passed });
     }
 
@@ -216,20 +317,20 @@ impl Space {
 
     /// Keeps a sent range. One that goes on where an earlier one of the same packet ended is joined to it, so that what
     /// was sent again as a whole is one range and not as many as it was made of.
-    fn remember(&mut self, start: u64, end: u64, segment: &Segment<'_>, again: bool) {
+    fn remember(&mut self, start: u64, end: u64, piece: &Piece, again: bool) {
         if again
             && let Some((_, before)) = self.sent.range_mut(..start).next_back()
-            && (before.packet, before.end, before.sacked) == (segment.packet, start, false)
+            && (before.packet, before.end, before.sacked) == (piece.packet, start, false)
         {
             before.end = end;
             return;
         }
         let sent = Sent {
             end,
-            packet: segment.packet,
-            time: segment.time,
-            tsval: segment.tcp.timestamps.map(|(value, _)| value),
-            interface: segment.interface,
+            packet: piece.packet,
+            time: piece.time,
+            tsval: piece.tsval,
+            interface: piece.interface,
             again,
             sacked: false,
         };
@@ -250,17 +351,15 @@ impl Space {
         start: u64,
         end: u64,
         whole: bool,
-        segment: &Segment<'_>,
-        rtt: Option<Duration>,
+        piece: &Piece,
+        soon: Option<Duration>,
         signals: &mut Signals,
     ) {
         if end <= self.acked {
             self.evidence.needless += 1;
             return;
         }
-        let tsval = segment.tcp.timestamps.map(|(value, _)| value);
-        let soon = rtt.map(|rtt| rtt / 2);
-        self.fill(start, end, tsval, soon, segment, signals);
+        self.fill(start, end, piece, soon, signals);
         let over = self.sent.range(..=start).next_back().filter(|(_, sent)| sent.end > start);
         let mut next = over.map_or(start, |(at, _)| *at);
         while let Some((&at, &before)) = self.sent.range(next..end).next() {
@@ -269,15 +368,15 @@ impl Space {
             }
             let (from, to) = (at.max(start), before.end.min(end));
             next = to;
-            if before.packet == segment.packet {
+            if before.packet == piece.packet {
                 continue;
             }
-            let elapsed = segment.time.since(before.time);
-            let same_stamp = tsval == before.tsval;
-            let copied = elapsed < soon.unwrap_or(COPY_TIME) || segment.interface.is_other(before.interface);
+            let elapsed = piece.time.since(before.time);
+            let same_stamp = piece.tsval == before.tsval;
+            let copied = elapsed < soon.unwrap_or(COPY_TIME) || piece.interface.is_other(before.interface);
             if same_stamp && copied {
                 if whole && from == start && to == end {
-                    self.signal(segment.packet, signals, |signalled| signalled.copy = true);
+                    self.signal(piece.packet, signals, |signalled| signalled.copy = true);
                 }
                 continue;
             }
@@ -287,20 +386,12 @@ impl Space {
             }
             let losses = self.segments(to - from);
             self.lost(Repair { start: from, end: to, packet: before.packet, losses, after: true }, signals);
-            self.resent(at, before, from, to, segment);
+            self.resent(at, before, from, to, piece);
         }
     }
 
     /// Fills holes with `start..end`: by a retransmission, which is a loss, or by a packet that was only late.
-    fn fill(
-        &mut self,
-        start: u64,
-        end: u64,
-        tsval: Option<u32>,
-        soon: Option<Duration>,
-        segment: &Segment<'_>,
-        signals: &mut Signals,
-    ) {
+    fn fill(&mut self, start: u64, end: u64, piece: &Piece, soon: Option<Duration>, signals: &mut Signals) {
         let over = self.holes.range(..=start).next_back().filter(|(_, hole)| hole.end > start);
         let mut next = over.map_or(start, |(at, _)| *at);
         while let Some((&at, &hole)) = self.holes.range(next..end).next() {
@@ -309,13 +400,13 @@ impl Space {
             }
             let (from, to) = (at.max(start), hole.end.min(end));
             next = to;
-            let newer = match (tsval, hole.tsval) {
+            let newer = match (piece.tsval, hole.tsval) {
                 (Some(mine), Some(other)) => mine.wrapping_sub(other) as i32,
                 _ => 0,
             };
             let early = match soon {
-                Some(soon) => segment.time.since(hole.time) < soon,
-                None => self.packets - hole.passed < 3,
+                Some(soon) => piece.time.since(hole.time) < soon,
+                None => piece.passed.saturating_sub(hole.passed) < 3,
             };
             if newer < 0 || (newer == 0 && early) {
                 self.evidence.reordered += 1;
@@ -326,7 +417,7 @@ impl Space {
                     signals,
                 );
             }
-            self.remember(from, to, segment, true);
+            self.remember(from, to, piece, true);
             self.holes.remove(&at);
             for (start, end) in [(at, from), (to, hole.end)] {
                 if start < end {
@@ -357,26 +448,29 @@ impl Space {
     }
 
     /// Gives `from..to` of the remembered range at `at` to the packet that sent it again.
-    fn resent(&mut self, at: u64, whole: Sent, from: u64, to: u64, segment: &Segment<'_>) {
+    fn resent(&mut self, at: u64, whole: Sent, from: u64, to: u64, piece: &Piece) {
         self.sent.remove(&at);
         for (start, end) in [(at, from), (to, whole.end)] {
             if start < end {
                 self.insert(start, Sent { end, ..whole });
             }
         }
-        self.remember(from, to, segment, true);
+        self.remember(from, to, piece, true);
     }
 
-    /// Takes an acknowledgement that came from the other end.
-    pub(super) fn acknowledged(&mut self, segment: &Segment<'_>, echo: bool, signals: &mut Signals) {
-        if !self.started {
+    /// Takes an acknowledgement that came from the other end; `soon` is as with [`Self::sent`].
+    pub(super) fn acknowledged(
+        &mut self,
+        segment: &Segment<'_>,
+        echo: bool,
+        soon: Option<Duration>,
+        signals: &mut Signals,
+    ) {
+        if !self.started || !self.may_have(segment, soon, signals) {
             return;
         }
         let (tcp, options) = (segment.tcp, segment.options);
         let ack = self.extend(tcp.ack);
-        if ack > self.next + MAX_JUMP {
-            return;
-        }
         let blocks: [(u64, u64); 4] =
             options.sack.map(|(left, right)| (self.extend(left), self.extend(right)));
         let blocks = &blocks[..options.sack_blocks];
@@ -397,9 +491,11 @@ impl Space {
         for &(left, right) in blocks.iter().filter(|block| block.0 >= ack) {
             self.sacked(left, right);
         }
-        if ack <= self.acked {
+        // What was sent before the first packet here says nothing of what is in flight.
+        if ack <= self.acked || ack < self.base {
             return;
         }
+        self.widest = self.widest.max(self.next.saturating_sub(self.low())).min(WIDE);
         self.acked = ack;
         while let Some(first) = self.sent.first_entry()
             && first.get().end <= ack
@@ -416,6 +512,28 @@ impl Space {
             let (start, hole) = first.remove_entry();
             self.evidence.missed_bytes += hole.end - start;
         }
+    }
+
+    /// Whether the other end can have what it says it has. If that is elsewhere, it may confirm what was seen there.
+    fn may_have(&mut self, segment: &Segment<'_>, soon: Option<Duration>, signals: &mut Signals) -> bool {
+        let ack = self.extend(segment.tcp.ack);
+        let lie = self.lie(ack, self.next + SLACK);
+        if lie == Lie::Near {
+            let blocks = &segment.options.sack[..segment.options.sack_blocks];
+            for (_, right) in blocks {
+                if self.extend(*right) > self.next + SLACK {
+                    self.strays.answer(*right, false);
+                }
+            }
+        } else {
+            let counts = lie == Lie::Elsewhere;
+            self.evidence.implausible += u64::from(counts);
+            self.strays.answer(segment.tcp.ack, counts);
+        }
+        if self.believes() {
+            self.go_there(soon, signals);
+        }
+        self.lie(self.extend(segment.tcp.ack), self.next + SLACK) != Lie::Elsewhere
     }
 
     /// Marks what the receiver has. Later blocks only grow, so the walk ends where an earlier one came to.

@@ -332,6 +332,14 @@ impl Track {
             );
             doubt("missed-bytes", text);
         }
+        if inferred.implausible > 0 {
+            let text = format!(
+                "{} packets have sequence numbers far from all others, as forged or damaged ones do: the search for \
+                 losses left them out",
+                inferred.implausible
+            );
+            doubt("implausible", text);
+        }
         if inferred.forgotten > 0 {
             let text = format!("{} segments or signals were too many to keep", inferred.forgotten);
             doubt("forgotten", text);

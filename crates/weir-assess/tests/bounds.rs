@@ -70,7 +70,7 @@ fn no_order_of_sequence_numbers_makes_a_packet_dear() {
     });
     let scattered = |number: u32, among: u32| number.wrapping_mul(2_654_435_761) % among;
     let window = 16_000;
-    let captures: [(&str, Vec<u8>); 8] = [
+    let captures: [(&str, Vec<u8>); 11] = [
         ("descending, a hole before each", sequences(|n| (1_000_000_000 - n * 2_000, 1_000))),
         ("ascending, a hole before each", sequences(|n| (n * 2_000, 1_000))),
         (
@@ -84,6 +84,19 @@ fn no_order_of_sequence_numbers_makes_a_packet_dear() {
             sequences(|n| {
                 if n < 2 { (n * 1_000_000_000, 1_000) } else { (scattered(n, 1 << 20) * 900 + 2_000, 10) }
             }),
+        ),
+        (
+            "one hole that a row of packets confirms, cut in the middle again and again",
+            sequences(|n| match n {
+                0 => (0, 1_000),
+                n if n < 10 => (16_000_000 + n * 1_000, 1_000),
+                n => (scattered(n, 1 << 20) * 15 + 2_000, 10),
+            }),
+        ),
+        ("each somewhere else", sequences(|n| (n.wrapping_mul(2_654_435_761), 1_000))),
+        (
+            "rows of eight, each row somewhere else",
+            sequences(|n| ((n / 8).wrapping_mul(2_654_435_761).wrapping_add(n % 8 * 1_000), 1_000)),
         ),
         (
             "a window sent again, half a segment off, from its end to its beginning",
