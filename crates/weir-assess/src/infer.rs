@@ -193,10 +193,6 @@ impl Inference {
 
     /// The least time in which a retransmission can follow a loss.
     fn shortest_round_trip(&self) -> Option<Duration> {
-        match (self.handshake.rtt, self.sides[0].shortest_ack, self.sides[1].shortest_ack) {
-            (Some(rtt), _, _) => Some(rtt),
-            (None, Some(a), Some(b)) => Some(a + b),
-            _ => None,
-        }
+        self.handshake.shortest(self.sides.each_ref().map(|side| side.shortest_ack))
     }
 }

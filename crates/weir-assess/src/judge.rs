@@ -55,7 +55,7 @@ impl Connection {
         let last = low.span().1.max(high.span().1);
         let first = low.span().0.into_iter().chain(high.span().0).min().unwrap_or(self.began);
         let low_first = low.payload_bytes >= high.payload_bytes;
-        let rtt = self.handshake.rtt;
+        let rtt = self.handshake.rtt();
         let low = low.finish(stack, params, packets[1], evidence[0], rtt);
         let high = high.finish(stack, params, packets[0], evidence[1], rtt);
         let (data, other) = if low_first { (low, high) } else { (high, low) };

@@ -50,31 +50,92 @@ impl TcpOptions {
     }
 }
 
-/// Times the three-way handshake: from the last SYN to the acknowledgement of its answer is one round trip at any point
-/// of the path.
+/// Times the three-way handshake at any point of the path: the first half from the last SYN to its answer, the second
+/// from the last answer to its acknowledgement. What was sent again says nothing by when it was sent first (Karn).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Handshake {
-    syn: Option<(usize, Time, u32)>,
-    answered: Option<(Time, u32)>,
-    pub(super) rtt: Option<Duration>,
+    syn: Option<Syn>,
+    answer: Option<Answer>,
+    halves: Option<Halves>,
+}
+
+/// The last SYN; directions are `true` for number 1.
+#[derive(Clone, Copy, Debug)]
+struct Syn {
+    from: bool,
+    time: Time,
+    seq: u32,
+}
+
+/// The last answer to it.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    client: bool,
+    /// There was a SYN since.
+    asked_again: bool,
+    to: u32,
+    seq: u32,
+    time: Time,
+    first_half: Duration,
+}
+
+/// The parts of the round trip on both sides of the capture point.
+#[derive(Clone, Copy, Debug)]
+struct Halves {
+    client: bool,
+    first: Duration,
+    second: Duration,
 }
 
 impl Handshake {
-    /// Takes a packet of direction `from`.
+    /// Takes a packet of direction `from`. A SYN that is not answered changes nothing: anyone can send one.
     pub(super) fn packet(&mut self, from: usize, time: Time, tcp: &Tcp) {
+        let from = from == 1;
         if tcp.syn() && !tcp.has_ack() {
-            *self = Self { syn: Some((from, time, tcp.seq)), answered: None, rtt: None };
-        } else if let Some((client, began, isn)) = self.syn {
-            if tcp.syn() && from != client && tcp.ack == isn.wrapping_add(1) {
-                self.answered.get_or_insert((time, tcp.seq));
-            } else if let Some((_, answer)) = self.answered
-                && from == client
-                && self.rtt.is_none()
-                && tcp.has_ack()
-                && tcp.ack == answer.wrapping_add(1)
-            {
-                self.rtt = Some(time.since(began));
+            self.syn = Some(Syn { from, time, seq: tcp.seq });
+            if let Some(answer) = &mut self.answer {
+                answer.asked_again = true;
             }
+        } else if tcp.syn() {
+            self.answered(from, time, tcp);
+        } else if let Some(answer) = self.answer
+            && self.halves.is_none()
+            && from == answer.client
+            && tcp.has_ack()
+            && tcp.ack == answer.seq.wrapping_add(1)
+        {
+            let second = time.since(answer.time);
+            self.halves = Some(Halves { client: from, first: answer.first_half, second });
         }
+    }
+
+    fn answered(&mut self, from: bool, time: Time, tcp: &Tcp) {
+        let Some(syn) = self.syn.filter(|syn| syn.from != from && tcp.ack == syn.seq.wrapping_add(1)) else {
+            return;
+        };
+        let before = self.answer.filter(|answer| (answer.to, answer.seq) == (syn.seq, tcp.seq));
+        if before.is_none() {
+            self.halves = None;
+        }
+        let first_half = match before {
+            Some(answer) if !answer.asked_again => answer.first_half,
+            _ => time.since(syn.time),
+        };
+        let (client, to, seq) = (syn.from, syn.seq, tcp.seq);
+        self.answer = Some(Answer { client, asked_again: false, to, seq, time, first_half });
+    }
+
+    /// The round trip that the handshake took.
+    pub(super) fn rtt(&self) -> Option<Duration> {
+        self.halves.map(|halves| halves.first + halves.second)
+    }
+
+    /// The shortest round trip that is known. `acks` are the shortest answers to the data of each direction, which show
+    /// one half each: what ended the handshake may have waited for long.
+    pub(super) fn shortest(&self, acks: [Option<Duration>; 2]) -> Option<Duration> {
+        let Some(Halves { client, first, second }) = self.halves else { return Some(acks[0]? + acks[1]?) };
+        let shorter = |half: Duration, ack: Option<Duration>| ack.map_or(half, |ack| ack.min(half));
+        let (client, server) = (usize::from(client), usize::from(!client));
+        Some(shorter(first, acks[client]) + shorter(second, acks[server]))
     }
 }
