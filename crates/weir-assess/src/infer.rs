@@ -68,13 +68,40 @@ pub(super) struct Segment<'a> {
     pub(super) payload: u32,
 }
 
+/// A SYN on addresses and ports that are in use. It opens a connection once the other end has answered it: anyone can
+/// send one.
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    packet: u64,
+    isn: u32,
+    payload: u32,
+    mss: Option<u16>,
+    /// From direction 1.
+    high: bool,
+}
+
+impl Opening {
+    /// Where the data behind the SYN and its own go on.
+    const fn edge(&self) -> u32 {
+        self.isn.wrapping_add(1).wrapping_add(self.payload)
+    }
+
+    /// Whether this acknowledges it, with all, some or none of the data that it brought.
+    const fn is_answered(&self, ack: u32) -> bool {
+        ack.wrapping_sub(self.isn.wrapping_add(1)) <= self.payload
+    }
+}
+
 /// Both directions of one TCP flow, over all connections on its addresses and ports.
 #[derive(Debug, Default)]
 pub(super) struct Inference {
     sides: [Space; 2],
     handshake: Handshake,
+    opening: Option<Opening>,
     classic_ecn: bool,
     marked: [bool; 2],
+    /// Directions with packets since the connection opened.
+    heard: [bool; 2],
     found: Found,
 }
 
@@ -119,10 +146,20 @@ impl Inference {
     /// Takes a packet of direction `from` (0 or 1) that had CE or not.
     pub(super) fn packet(&mut self, from: usize, segment: &Segment<'_>, ce: bool) {
         let tcp = segment.tcp;
-        if tcp.syn() {
-            self.syn(from, segment);
-        }
         self.handshake.packet(from, segment.time, tcp);
+        if tcp.syn() {
+            if !self.syn(from, segment) {
+                return;
+            }
+        } else if let Some(opening) = self.opening
+            && usize::from(opening.high) == from
+            && !self.heard[1 - from]
+            && tcp.seq == opening.edge()
+        {
+            // Of the other end the capture has nothing, so no answer either: what goes on from the SYN bears it out.
+            self.open(opening, from, segment);
+        }
+        self.heard[from] = true;
         self.marked[from] |= ce && segment.payload > 0;
         let soon = self.shortest_round_trip().map(|rtt| rtt / 2);
         let signals = &mut self.found.signals;
@@ -170,25 +207,56 @@ impl Inference {
         self.found
     }
 
-    fn syn(&mut self, from: usize, segment: &Segment<'_>) {
-        let (tcp, side) = (segment.tcp, &mut self.sides[from]);
-        let used = side.isn.map_or(side.started, |isn| isn != tcp.seq);
-        if used && !tcp.has_ack() {
-            let opened = self.found.signals[from].note(segment.packet, |signalled| signalled.opens = true);
-            side.evidence.forgotten += u64::from(!opened);
-            let evidence = self.sides.each_mut().map(Space::reopen);
-            if opened {
-                self.found.closed.push_back(evidence);
+    /// Takes a SYN or its answer. Returns whether it belongs to the connection.
+    fn syn(&mut self, from: usize, segment: &Segment<'_>) -> bool {
+        let (tcp, mss) = (segment.tcp, segment.options.mss);
+        if !tcp.has_ack() {
+            let own = self.sides[from].isn == Some(tcp.seq);
+            if self.sides.iter().any(|side| side.started) {
+                if !own {
+                    let (packet, payload, high) = (segment.packet, segment.payload, from == 1);
+                    self.opening = Some(Opening { packet, isn: tcp.seq, payload, mss, high });
+                }
+                return own;
             }
-            self.classic_ecn = false;
-        }
-        let side = &mut self.sides[from];
-        side.isn = Some(tcp.seq);
-        side.mss = segment.options.mss.or(side.mss);
-        if tcp.has_ack() {
+        } else {
+            match self.opening {
+                Some(opening) if usize::from(opening.high) != from && opening.is_answered(tcp.ack) => {
+                    self.open(opening, from, segment);
+                }
+                _ if self.sides[from].started && self.sides[from].isn != Some(tcp.seq) => {
+                    self.sides[from].evidence.implausible += 1;
+                    return false;
+                }
+                _ => {}
+            }
             // RFC 3168 section 6.1.1: ECE without CWR accepts; AccECN's answers (RFC 9768 section 3.1.1) all differ.
             self.classic_ecn = tcp.flags & 0xc0 == 0x40;
         }
+        let side = &mut self.sides[from];
+        side.isn = Some(tcp.seq);
+        side.mss = mss.or(side.mss);
+        true
+    }
+
+    /// Opens a connection, which `segment` of direction `from` bears out, and closes the one before.
+    fn open(&mut self, opening: Opening, from: usize, segment: &Segment<'_>) {
+        let client = usize::from(opening.high);
+        let signals = &mut self.found.signals;
+        // A SYN that has been judged was counted to the connection before.
+        let opened = signals[client].note(opening.packet, |signalled| signalled.opens = true)
+            || signals[from].note(segment.packet, |signalled| signalled.opens = true);
+        self.sides[client].evidence.forgotten += u64::from(!opened);
+        let evidence = self.sides.each_mut().map(Space::reopen);
+        if opened {
+            self.found.closed.push_back(evidence);
+        }
+        let side = &mut self.sides[client];
+        (side.isn, side.mss) = (Some(opening.isn), opening.mss);
+        side.begin(opening.edge());
+        self.opening = None;
+        self.classic_ecn = false;
+        self.heard = [false; 2];
     }
 
     /// The least time in which a retransmission can follow a loss.

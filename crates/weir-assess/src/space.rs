@@ -181,7 +181,7 @@ impl Space {
     }
 
     /// Begins with this number, and knows nothing of what was before.
-    fn begin(&mut self, number: u32) {
+    pub(super) fn begin(&mut self, number: u32) {
         self.started = true;
         // One round of sequence space below the first packet keeps earlier numbers positive.
         self.base = (1 << 32) + u64::from(number);
