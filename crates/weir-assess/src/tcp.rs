@@ -113,6 +113,11 @@ impl Handshake {
         let Some(syn) = self.syn.filter(|syn| syn.from != from && tcp.ack == syn.seq.wrapping_add(1)) else {
             return;
         };
+        let timed = self.halves.and(self.answer).is_some_and(|answer| answer.to == syn.seq);
+        if timed && self.answer.is_some_and(|answer| answer.seq != tcp.seq) {
+            // The handshake is over, and this one belongs to none.
+            return;
+        }
         let before = self.answer.filter(|answer| (answer.to, answer.seq) == (syn.seq, tcp.seq));
         if before.is_none() {
             self.halves = None;

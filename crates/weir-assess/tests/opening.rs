@@ -79,6 +79,13 @@ fn a_syn_that_nobody_answers_opens_nothing() {
                 assert_eq!(flow.handshake_rtt_ms, alone.handshake_rtt_ms);
                 assert_eq!(flow.data.assessments, alone.data.assessments);
             }
+            // Nor does an answer with another number, to the SYN that was answered.
+            let ack = u32::from_be_bytes(frames[1].bytes[42..46].try_into().unwrap());
+            let forged = Tcp { seq: 1, ack, flags: SYN | ACK, ..Tcp::default() };
+            let report = judged_by(&[&frames[..], &[forged.frame(AMID, SERVER, CLIENT)]].concat(), preset);
+            let flow = only(&report);
+            assert_eq!((flow.data.loss, flow.data.mark), (alone.data.loss, alone.data.mark));
+            assert_eq!(flow.handshake_rtt_ms, alone.handshake_rtt_ms);
         }
     }
 }
