@@ -3,6 +3,7 @@
 //! wherever in the window it falls; how many ranges one packet may touch is bounded on the average.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use weir_core::{Duration, Time};
 
@@ -118,6 +119,8 @@ pub(super) struct Space {
     sent: BTreeMap<u64, Sent>,
     holes: BTreeMap<u64, Hole>,
     repairs: VecDeque<Repair>,
+    /// What the other end has beyond a gap, by where it begins.
+    has: BTreeMap<u64, u64>,
     packets: u64,
     echoing: bool,
     /// Ranges touched beyond the average.
@@ -131,7 +134,7 @@ impl Space {
     }
 
     pub(super) fn kept(&self) -> usize {
-        self.sent.len() + self.holes.len() + self.repairs.len() + self.strays.kept()
+        self.sent.len() + self.holes.len() + self.repairs.len() + self.has.len() + self.strays.kept()
     }
 
     /// Forgets the older half of all that is kept.
@@ -145,6 +148,7 @@ impl Space {
         }
         self.repairs.drain(..self.repairs.len().div_ceil(2));
         self.repairs.shrink_to_fit();
+        self.has.clear();
         self.strays = Strays::default();
         self.evidence.forgotten += (before - self.kept()) as u64;
     }
@@ -191,6 +195,7 @@ impl Space {
         self.sent.clear();
         self.holes.clear();
         self.repairs.clear();
+        self.has.clear();
     }
 
     /// The left edge of what can be in flight.
@@ -506,6 +511,11 @@ impl Space {
                 self.shortest_ack = Some(self.shortest_ack.map_or(delay, |shortest| shortest.min(delay)));
             }
         }
+        while let Some(first) = self.has.first_entry()
+            && *first.get() <= ack
+        {
+            first.remove();
+        }
         while let Some(first) = self.holes.first_entry()
             && first.get().end <= ack
         {
@@ -536,16 +546,43 @@ impl Space {
         self.lie(self.extend(segment.tcp.ack), self.next + SLACK) != Lie::Elsewhere
     }
 
-    /// Marks what the receiver has. Later blocks only grow, so the walk ends where an earlier one came to.
+    /// Marks what the receiver has. Blocks grow on both sides and into each other, so what earlier ones told is
+    /// remembered, and only what is new is walked through.
     fn sacked(&mut self, left: u64, right: u64) {
-        for (_, sent) in self.sent.range_mut(left.min(right)..right).rev() {
-            if sent.end > right {
-                continue;
-            }
-            if sent.sacked {
-                break;
-            }
-            sent.sacked = true;
+        if left >= right || right > self.next + SLACK {
+            return;
+        }
+        let (mut from, mut to, mut at) = (left, right, left);
+        if let Some((&start, &end)) = self.has.range(..left).next_back()
+            && end >= left
+        {
+            (from, to, at) = (start, right.max(end), end);
+        }
+        while let Some((&start, &end)) = self.has.range(left..=right).next() {
+            self.has.remove(&start);
+            self.mark(at..start, left..right);
+            (to, at) = (to.max(end), at.max(end));
+        }
+        self.mark(at..right, left..right);
+        self.has.insert(from, to);
+        if self.has.len() > MAX_HOLES {
+            self.has.pop_first();
+        }
+    }
+
+    /// Marks the ranges that lie in a block and reach into `new`, which earlier ones did not tell.
+    fn mark(&mut self, new: Range<u64>, block: Range<u64>) {
+        if new.is_empty() {
+            return;
+        }
+        if self.debt >= MAX_DEBT {
+            self.evidence.forgotten += 1;
+            return;
+        }
+        let over = self.sent.range(block.start..=new.start).next_back().map_or(new.start, |(at, _)| *at);
+        for (_, sent) in self.sent.range_mut(over..new.end) {
+            self.debt += u32::from(sent.sacked);
+            sent.sacked |= sent.end <= block.end;
         }
     }
 

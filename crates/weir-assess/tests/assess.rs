@@ -267,6 +267,30 @@ fn look_alikes_of_losses_are_none() {
         data(300, 1_000, 1_000, 300),
     ]);
     assert_eq!((lost, evidence.needless), (0, 1));
+    // However the blocks that say so grow: to the left, to the right, or into each other.
+    let grown = [
+        vec![
+            answer(40, 0, &[(3_000, 4_000)]),
+            answer(41, 0, &[(2_000, 4_000)]),
+            answer(42, 0, &[(1_000, 4_000)]),
+        ],
+        vec![
+            answer(40, 0, &[(1_000, 2_000)]),
+            answer(41, 0, &[(1_000, 3_000)]),
+            answer(42, 0, &[(1_000, 4_000)]),
+        ],
+        vec![
+            answer(40, 0, &[(1_000, 2_000)]),
+            answer(41, 0, &[(3_000, 4_000), (1_000, 2_000)]),
+            answer(42, 0, &[(1_000, 4_000)]),
+        ],
+    ];
+    for blocks in grown {
+        let sent = |at: u64| (0..4u32).map(move |n| data(at + u64::from(n), n * 1_000, 1_000, at as u32 + n));
+        let frames: Vec<Frame> = sent(0).chain(blocks).chain(sent(300)).collect();
+        let (lost, evidence, _) = seen(&frames);
+        assert_eq!((lost, evidence.after_capture_point, evidence.needless), (1, 1, 3));
+    }
     // The capture's own copy.
     let (lost, _, copies) = seen(&[data(0, 0, 1_000, 5), data(0, 0, 1_000, 5), data(1, 1_000, 1_000, 6)]);
     assert_eq!((lost, copies), (0, 1));
