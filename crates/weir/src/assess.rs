@@ -56,12 +56,7 @@ fn print(report: &Report, as_json: bool, out: &mut dyn Write) -> io::Result<()> 
 
 /// The preset with each `NAME=VALUE` over it. Values are TOML scalars; a bare word is a string.
 fn parameters(preset: &str, set: &[String]) -> Result<Params, String> {
-    let mut table = toml::Table::new();
-    table.insert("preset".to_owned(), preset.into());
-    let mut params: Params = table
-        .clone()
-        .try_into()
-        .map_err(|_| format!("unknown preset '{preset}': use paper, comsys or robust"))?;
+    let mut pairs = Vec::new();
     for assignment in set {
         let Some((name, value)) = assignment.split_once('=') else {
             return Err(format!(
@@ -75,12 +70,25 @@ fn parameters(preset: &str, set: &[String]) -> Result<Params, String> {
                 hint(name, Params::FIELDS)
             ));
         }
-        table.insert(name.to_owned(), scalar(value));
-        params = table.clone().try_into().map_err(|error: toml::de::Error| {
-            format!("--set {assignment}: {}", error.message().trim_end_matches('\n'))
-        })?;
+        pairs.push((name, scalar(value)));
     }
-    Ok(params)
+    let without = |left_out: Option<usize>| -> Result<Params, toml::de::Error> {
+        let kept = pairs.iter().enumerate().filter(|(at, _)| Some(*at) != left_out);
+        let mut table = toml::Table::new();
+        table.insert("preset".to_owned(), preset.into());
+        table.extend(kept.map(|(_, (name, value))| ((*name).to_owned(), value.clone())));
+        table.try_into()
+    };
+    toml::Table::from_iter([("preset".to_owned(), preset.into())])
+        .try_into::<Params>()
+        .map_err(|_| format!("unknown preset '{preset}': use paper, comsys or robust"))?;
+    // All are set before any is judged: whether two go together depends on no order.
+    without(None).map_err(|error| {
+        let blamed: Vec<&str> =
+            (0..set.len()).filter(|at| without(Some(*at)).is_ok()).map(|at| set[at].as_str()).collect();
+        let blamed = if blamed.is_empty() { set.join(" --set ") } else { blamed.join(" --set ") };
+        format!("--set {blamed}: {}", error.message().trim_end_matches('\n'))
+    })
 }
 
 /// A TOML scalar, or the text itself.
@@ -313,6 +321,19 @@ mod tests {
                 .unwrap();
         assert_eq!((changed.min_window_segments, changed.full_cycles), (2, false));
         assert_eq!(changed.main_signal, MainSignal::Ecn);
+    }
+
+    #[test]
+    fn what_goes_together_may_be_set_in_any_order() {
+        let robust = |assignments: [&str; 2]| parameters("robust", &assignments.map(str::to_owned));
+        let expected = Params { byte_counters: true, whole_conduct: false, ..Params::preset(Preset::Robust) };
+        let pair = ["byte_counters=true", "whole_conduct=false"];
+        assert_eq!(robust(pair), Ok(expected));
+        assert_eq!(robust([pair[1], pair[0]]), Ok(expected));
+        let both = parameters("paper", &["byte_counters=true", "whole_conduct=true"].map(str::to_owned));
+        assert!(both.unwrap_err().starts_with("--set byte_counters=true --set whole_conduct=true: "));
+        // What is wrong by itself is named by itself.
+        assert!(set(&["mss=1000", "tie=maybe"]).unwrap_err().starts_with("--set tie=maybe: "));
     }
 
     #[test]
