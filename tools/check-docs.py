@@ -3,12 +3,15 @@
 
 Every relative link leads to a file that is there, every #anchor to a heading of its page, every page of docs/ can be
 reached from docs/README.md, and no line of prose is longer than 120 characters. Tables, code and lines that consist of
-one link or picture may be longer. Prints a line for each fault, and ends with 1 if there is one.
+one link or picture may be longer. Where a page shows the manifest of a crate that depends on Weir's, each dependency
+is a crate that is there, by the name of its package, and whatever of Weir the page's Rust uses is among them. Prints a
+line for each fault, and ends with 1 if there is one.
 """
 
 import os
 import re
 import sys
+import tomllib
 import unicodedata
 from pathlib import Path
 
@@ -21,6 +24,8 @@ LINK = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(\s*<?([^\s)>]+)>?(?:\s+\"[^\"
 HTML = re.compile(r"(?:href|src|srcset)=\"([^\"]+)\"")
 CODE = re.compile(r"(`+)(?:.*?[^`])\1(?!`)")
 ALONE = re.compile(r"\s*(?:[-*] )?!?\[[^\]]*\]\([^)]*\)[.,;:]?\s*")
+# A crate of Weir's that Rust code takes something from.
+USED = re.compile(r"^\s*use (weir_\w+)::", re.MULTILINE)
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
@@ -65,6 +70,36 @@ def anchors(text):
     return found
 
 
+def blocks(text, language):
+    """The fenced code of a page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def manifest_faults(text):
+    """What Cargo would say to the manifests that a page shows, of whoever writes them beside a clone of Weir."""
+    named = set()
+    for block in blocks(text, "toml"):
+        if "dependencies]" not in block:
+            continue
+        manifest = tomllib.loads(block)
+        for name, wanted in (manifest.get("dependencies", {}) | manifest.get("dev-dependencies", {})).items():
+            named.add(name.replace("-", "_"))
+            path = wanted.get("path", "") if isinstance(wanted, dict) else ""
+            folder = re.search(r"(?:^|/)(crates/[^/]+)$", path)
+            if folder is None:
+                continue
+            there = ROOT / folder[1] / "Cargo.toml"
+            if not there.exists():
+                yield f"{path} is no crate"
+                continue
+            package = tomllib.loads(there.read_text(encoding="utf-8"))["package"]["name"]
+            if wanted.get("package", name) != package:
+                yield f'{name} = {{ path = "{path}" }} does not build: the package there is called {package}'
+    if named:
+        for crate in sorted({crate for block in blocks(text, "rust") for crate in USED.findall(block)} - named):
+            yield f"its Rust uses {crate}, which its manifest does not name"
+
+
 def main():
     faults = []
     texts = {path: path.read_text(encoding="utf-8") for path in pages()}
@@ -75,6 +110,7 @@ def main():
         for number, line in prose(text):
             if len(line) > WIDTH and not line.lstrip().startswith("|") and not ALONE.fullmatch(line):
                 faults.append(f"{name}:{number}: {len(line)} characters, more than {WIDTH}")
+        faults.extend(f"{name}: {fault}" for fault in manifest_faults(text))
         body = "\n".join(CODE.sub("", line) for _, line in prose(text))
         for target in LINK.findall(body) + HTML.findall(body):
             if SCHEME.match(target):
