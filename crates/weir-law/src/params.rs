@@ -1,6 +1,9 @@
 //! The settings of the law. Every point where the paper and its public prototype differ is one field, so that a figure
 //! can show what each does. The values of the presets come from `bpf/law.h`, where the kernel has them from too.
 
+use std::fmt;
+
+use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -56,7 +59,17 @@ pub enum ParamsError {
         /// The field.
         field: &'static str,
         /// Its value.
-        value: u64,
+        value: i128,
+        /// What it may be.
+        range: &'static str,
+    },
+    /// A field is to be a whole number and is none.
+    #[error("{field} = {value} is no whole number: use {range}")]
+    NotWhole {
+        /// The field.
+        field: &'static str,
+        /// What was written.
+        value: String,
         /// What it may be.
         range: &'static str,
     },
@@ -83,7 +96,7 @@ macro_rules! params {
         struct Overrides {
             #[serde(default)]
             preset: Preset,
-            $($field: Option<$type>,)*
+            $($field: Option<<$type as Field>::Written>,)*
         }
 
         impl TryFrom<Overrides> for Params {
@@ -91,7 +104,7 @@ macro_rules! params {
             fn try_from(overrides: Overrides) -> Result<Self, ParamsError> {
                 let mut params = Self::preset(overrides.preset);
                 $(if let Some(value) = overrides.$field {
-                    params.$field = value;
+                    params.$field = <$type as Field>::read(stringify!($field), value)?;
                 })*
                 params.check()?;
                 Ok(params)
@@ -264,27 +277,42 @@ impl Params {
     /// # Errors
     /// Names the field that is not, and what it may be, or the two that do not.
     pub fn check(&self) -> Result<(), ParamsError> {
-        let fields: [(&'static str, u64, u64, u64, &'static str); 6] = [
-            ("mss", self.mss.into(), 1, 65_535, "1 to 65535"),
-            ("min_window_segments", self.min_window_segments.into(), 0, 65_536, "0 to 65536"),
-            ("response_numerator", self.response_numerator.into(), 1, 1_000_000, "1 to 1000000"),
-            ("response_denominator", self.response_denominator.into(), 1, 1_000_000, "1 to 1000000"),
-            ("spin_debounce", self.spin_debounce.into(), 1, 16, "1 to 16"),
-            // One is no majority that could be kept.
-            (
-                "votes_kept",
-                self.votes_kept.into(),
-                if self.votes_kept == 0 { 0 } else { 2 },
-                255,
-                "0, or 2 to 255",
-            ),
+        let numbers: [(&'static str, u32); 7] = [
+            ("mss", self.mss),
+            ("min_window_segments", self.min_window_segments),
+            ("response_numerator", self.response_numerator),
+            ("response_denominator", self.response_denominator),
+            ("spin_debounce", self.spin_debounce.into()),
+            ("lapse_round_trips", self.lapse_round_trips.into()),
+            ("votes_kept", self.votes_kept.into()),
         ];
-        match fields.iter().find(|(_, value, low, high, _)| value < low || value > high) {
-            Some(&(field, value, _, _, range)) => Err(ParamsError::OutOfRange { field, value, range }),
-            None if self.byte_counters && self.whole_conduct => Err(ParamsError::ByteCountersJudged),
-            None => Ok(()),
+        for (field, value) in numbers {
+            in_range(field, value.into())?;
         }
+        if self.byte_counters && self.whole_conduct {
+            return Err(ParamsError::ByteCountersJudged);
+        }
+        Ok(())
     }
+}
+
+/// What a number may be, and in words. Of votes, one is no majority that could be kept.
+fn range(field: &str) -> (fn(i128) -> bool, &'static str) {
+    match field {
+        "mss" => (|value| (1..=65_535).contains(&value), "1 to 65535"),
+        "min_window_segments" => (|value| (0..=65_536).contains(&value), "0 to 65536"),
+        "response_numerator" | "response_denominator" => {
+            (|value| (1..=1_000_000).contains(&value), "1 to 1000000")
+        }
+        "spin_debounce" => (|value| (1..=16).contains(&value), "1 to 16"),
+        "votes_kept" => (|value| value == 0 || (2..=255).contains(&value), "0, or 2 to 255"),
+        _ => (|value| (0..=255).contains(&value), "0 to 255"),
+    }
+}
+
+fn in_range(field: &'static str, value: i128) -> Result<(), ParamsError> {
+    let (is_in, range) = range(field);
+    if is_in(value) { Ok(()) } else { Err(ParamsError::OutOfRange { field, value, range }) }
 }
 
 impl Default for Params {
@@ -296,6 +324,82 @@ impl Default for Params {
 impl From<Preset> for Params {
     fn from(preset: Preset) -> Self {
         Self::preset(preset)
+    }
+}
+
+/// A setting as it is written.
+trait Field: Sized {
+    /// What is read before it is known whether it can be a value of the field: a number that its type has no room for
+    /// is to be told the field's range, not the type.
+    type Written: for<'de> Deserialize<'de>;
+    fn read(field: &'static str, written: Self::Written) -> Result<Self, ParamsError>;
+}
+
+macro_rules! words {
+    ($($type:ty),*) => {$(
+        impl Field for $type {
+            type Written = Self;
+            fn read(_: &'static str, written: Self) -> Result<Self, ParamsError> {
+                Ok(written)
+            }
+        }
+    )*};
+}
+
+macro_rules! numbers {
+    ($($type:ty),*) => {$(
+        impl Field for $type {
+            type Written = Written;
+            fn read(field: &'static str, written: Written) -> Result<Self, ParamsError> {
+                let range = range(field).1;
+                let value = match written {
+                    Written::Whole(value) => value,
+                    Written::Other(value) => return Err(ParamsError::NotWhole { field, value, range }),
+                };
+                in_range(field, value)?;
+                Self::try_from(value).map_err(|_| ParamsError::OutOfRange { field, value, range })
+            }
+        }
+    )*};
+}
+
+words!(bool, MainSignal, Tie);
+numbers!(u8, u32);
+
+/// What stands where a number should.
+enum Written {
+    Whole(i128),
+    Other(String),
+}
+
+impl<'de> Deserialize<'de> for Written {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(WrittenVisitor)
+    }
+}
+
+struct WrittenVisitor;
+
+impl Visitor<'_> for WrittenVisitor {
+    type Value = Written;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number")
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Written, E> {
+        Ok(Written::Whole(value.into()))
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Written, E> {
+        Ok(Written::Whole(value.into()))
+    }
+    fn visit_f64<E>(self, value: f64) -> Result<Written, E> {
+        Ok(Written::Other(format!("{value:?}")))
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Written, E> {
+        Ok(Written::Other(value.to_string()))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Written, E> {
+        Ok(Written::Other(format!("\"{value}\"")))
     }
 }
 

@@ -18,6 +18,13 @@ fn a_preset_with_overrides() {
         ("response_denominator = 0", "1 to 1000000"),
         ("preset = \"best\"", "robust"),
         ("votes_kept = 1", "votes_kept = 1 is out of range: use 0, or 2 to 255"),
+        ("votes_kept = 256", "votes_kept = 256 is out of range: use 0, or 2 to 255"),
+        ("spin_debounce = -1", "spin_debounce = -1 is out of range: use 1 to 16"),
+        ("lapse_round_trips = 256", "lapse_round_trips = 256 is out of range: use 0 to 255"),
+        ("mss = 4294967296", "mss = 4294967296 is out of range: use 1 to 65535"),
+        ("mss = 1.5", "mss = 1.5 is no whole number: use 1 to 65535"),
+        ("mss = \"big\"", "mss = \"big\" is no whole number: use 1 to 65535"),
+        ("mss = []", "expected a whole number"),
         ("preset = \"robust\"\nbyte_counters = true", "byte_counters = true does not go with whole_conduct"),
         ("preset = \"comsys\"\nwhole_conduct = true", "set one of them to false"),
     ] {
