@@ -84,6 +84,14 @@ pub enum ShareError {
     /// A flow that cannot be.
     #[error(transparent)]
     Flow(#[from] SpecError),
+    /// Nobody shares it.
+    #[error(
+        "no flow shares the link: add one with tcp(\"cubic\"), quic(..), udp(..) or own(..) before run(..)"
+    )]
+    NoFlows,
+    /// It is shared for no time.
+    #[error("run(\"{0}\") lets no time pass, in which nothing is shared: run for a time such as 60s")]
+    NoTime(String),
 }
 
 impl<'a> Share<'a> {
@@ -140,13 +148,20 @@ impl<'a> Share<'a> {
     /// Lets all flows send from the start, for `time` (`60s`) of virtual time.
     ///
     /// # Errors
-    /// If a word is wrong; the message says which and what would be right.
+    /// If a word is wrong; the message says which and what would be right. If there is no flow, or no time passes.
     pub fn run(self, time: &str) -> Result<Shared, ShareError> {
         let (rate, rtt): (Rate, Duration) = (self.rate.parse()?, self.rtt.parse()?);
+        let word = time;
         let time: Duration = time.parse()?;
         let qdisc: QdiscConfig = self.qdisc.parse()?;
         if let Some(wrong) = self.wrong {
             return Err(wrong.into());
+        }
+        if self.flows.is_empty() {
+            return Err(ShareError::NoFlows);
+        }
+        if time == Duration::ZERO {
+            return Err(ShareError::NoTime(word.to_owned()));
         }
         let judge =
             qdisc.asks_law().then(|| Judge::new(Law::new(Params::default(), self.flows.len()), HopId::FIRST));
@@ -161,7 +176,10 @@ impl<'a> Share<'a> {
                 Wire::new(transport, false, FIRST_PORT.wrapping_add(index as u16), index)
             })
             .collect();
-        let mut network = Network::new(self.seed, Watcher { sojourns: Histogram::new(), judge, wires });
+        let mut network = Network::new(
+            self.seed,
+            Watcher { sojourns: Histogram::new(), busy: Duration::ZERO, sending: None, judge, wires },
+        );
         let hop = network.add_hop(HopSpec::new(rate, qdisc, rtt)?);
         let mut flows = Vec::new();
         for (index, (kind, own)) in self.flows.into_iter().enumerate() {
@@ -173,18 +191,25 @@ impl<'a> Share<'a> {
             flows.push(network.add_flow(spec)?);
         }
         network.run_until(Time::ZERO + time);
-        let utilisation = network.hop(hop).busy.as_secs_f64() / time.as_secs_f64();
+        let now = network.now();
         let reports = flows.iter().map(|flow| network.flow(*flow)).collect();
-        let Watcher { sojourns, judge, .. } = network.into_observer();
+        let Watcher { sojourns, busy, sending, judge, .. } = network.into_observer();
+        // What is being sent at the end counts until then.
+        let busy = busy + sending.map_or(Duration::ZERO, |since| now.since(since));
+        let utilisation = busy.as_secs_f64() / time.as_secs_f64();
         let choice = |flow| judge.as_ref().and_then(|judge| judge.flow(flow)).map(|view| view.choice);
         let choices = flows.into_iter().map(|flow| choice(flow).unwrap_or_default()).collect();
         Ok(Shared { flows: reports, utilisation, choices, time, sojourn: sojourns })
     }
 }
 
-/// Records sojourn times of packets that left, and has flows judged.
+/// Records sojourn times of packets that left and for how long the link was sending, and has flows judged.
 struct Watcher {
     sojourns: Histogram,
+    /// Of packets that have been sent.
+    busy: Duration,
+    /// Since when one is being sent.
+    sending: Option<Time>,
     judge: Option<Judge>,
     wires: Vec<Wire>,
 }
@@ -199,10 +224,15 @@ impl Observer for Watcher {
     fn event(&mut self, hop: HopId, event: &Event) {
         if event.kind == EventKind::Dequeue {
             self.sojourns.record(event.sojourn.as_nanos());
+            self.sending = Some(event.time);
         }
         if let Some(judge) = &mut self.judge {
             judge.event(hop, event);
         }
+    }
+
+    fn departed(&mut self, _: HopId, _: &Packet, now: Time) {
+        self.busy = self.busy + self.sending.take().map_or(Duration::ZERO, |since| now.since(since));
     }
 
     fn opening(&mut self, opening: &Opening) {
@@ -240,7 +270,7 @@ impl Observer for Watcher {
 pub struct Shared {
     /// The flows, in the order in which they were named.
     pub flows: Vec<FlowReport>,
-    /// Share of the time in which the link was sending.
+    /// Share of the time in which the link was sending, at most 1.
     pub utilisation: f64,
     choices: Vec<QueueChoice>,
     time: Duration,
@@ -265,9 +295,11 @@ impl Shared {
         self.choices[flow]
     }
 
-    /// Jain's fairness index of the goodputs: 1 for equal ones, 1/n where one flow has all.
+    /// Jain's fairness index of the goodputs: 1 for equal ones, 1/n where one of n flows has all; 0, which is no value
+    /// of the index, where several flows have nothing. One flow alone has 1.
     pub fn jain(&self) -> f64 {
-        weir_core::jain(self.flows.iter().map(|flow| flow.bytes as f64)).unwrap_or(1.0)
+        let alone = f64::from(self.flows.len() == 1);
+        weir_core::jain(self.flows.iter().map(|flow| flow.bytes as f64)).unwrap_or(alone)
     }
 
     /// The time in the queue that a share `quantile` (0 to 1) of the packets did not exceed, up to 1/32.
@@ -316,6 +348,27 @@ mod tests {
         assert!(error("20mbit", "codel", "renno").contains("reno"));
         let rate = Share::new("20mbit", "20ms", "codel").udp("3mbits").run("1s").map(|_| ()).unwrap_err();
         assert!(rate.to_string().contains("3mbits"), "{rate}");
+    }
+
+    #[test]
+    fn a_share_of_nothing_is_an_error() {
+        let link = || Share::new("20mbit", "20ms", "codel");
+        let error = |share: Share<'_>, time| share.run(time).map(|_| ()).unwrap_err().to_string();
+        assert!(error(link().tcp("cubic"), "0s").contains("run(\"0s\") lets no time pass"));
+        assert!(error(link(), "1s").contains("no flow shares the link"));
+        // Of two flows that nothing arrived of, nothing is shared; one alone is treated fairly.
+        let nothing = Share::new("1bit", "20ms", "codel").tcp("cubic").tcp("cubic").run("1s").unwrap();
+        assert_eq!((nothing.flows[0].bytes, nothing.jain()), (0, 0.0));
+        assert_eq!(link().tcp("cubic").run("1s").unwrap().jain(), 1.0);
+    }
+
+    #[test]
+    fn no_link_is_used_for_longer_than_it_runs() {
+        // The one's first packet takes 12112 s; the other, without delay, is never idle but at the beginning.
+        for (rate, rtt, least) in [("1bit", "40ms", 0.9), ("50mbit", "0ms", 0.999), ("20mbit", "20ms", 0.9)] {
+            let shared = Share::new(rate, rtt, "codel").tcp("cubic").run("1s").unwrap();
+            assert!((least..=1.0).contains(&shared.utilisation), "{rate} {rtt}: {}", shared.utilisation);
+        }
     }
 
     /// Sends at a constant rate, whatever is lost.
