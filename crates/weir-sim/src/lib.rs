@@ -23,6 +23,7 @@ mod aggregates;
 mod endpoint;
 mod engine;
 mod flow;
+mod guard;
 pub mod headers;
 mod hop;
 mod impairment;
@@ -45,6 +46,7 @@ pub use endpoint::{
     Bunching, EndOptions, Feedback, LARGEST_GSO, ReceiverConfig, Recovery, SenderConfig, Ticks,
 };
 pub use flow::{Amount, FASTEST_DATAGRAMS, FlowId, FlowReport, FlowSpec, Kind, Sample, SpecError};
+pub use guard::Runaway;
 pub use hop::{HopId, HopReport, HopSpec};
 pub use impairment::Impairment;
 pub use judge::Judge;

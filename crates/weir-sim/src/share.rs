@@ -46,6 +46,7 @@ use weir_law::{Law, Params};
 use weir_qdisc::{ConfigError, QdiscConfig};
 
 use crate::flow::{FlowReport, FlowSpec, Kind, SpecError};
+use crate::guard::{Guard, Runaway, Told};
 use crate::headers::{Transport, Wire};
 use crate::hop::{HopId, HopSpec};
 use crate::judge::Judge;
@@ -92,6 +93,9 @@ pub enum ShareError {
     /// It is shared for no time.
     #[error("run(\"{0}\") lets no time pass, in which nothing is shared: run for a time such as 60s")]
     NoTime(String),
+    /// A controller of one's own has run away.
+    #[error(transparent)]
+    Runaway(#[from] Runaway),
 }
 
 impl<'a> Share<'a> {
@@ -148,7 +152,9 @@ impl<'a> Share<'a> {
     /// Lets all flows send from the start, for `time` (`60s`) of virtual time.
     ///
     /// # Errors
-    /// If a word is wrong; the message says which and what would be right. If there is no flow, or no time passes.
+    /// If a word is wrong; the message says which and what would be right. If there is no flow, or no time passes. If a
+    /// controller of one's own has run away: with more than a million packets in flight beside 16 times what the path
+    /// holds, or a timer that wakes it 100,000 times in a millisecond; the message says which, and what it returned.
     pub fn run(self, time: &str) -> Result<Shared, ShareError> {
         let (rate, rtt): (Rate, Duration) = (self.rate.parse()?, self.rtt.parse()?);
         let word = time;
@@ -182,15 +188,20 @@ impl<'a> Share<'a> {
         );
         let hop = network.add_hop(HopSpec::new(rate, qdisc, rtt)?);
         let mut flows = Vec::new();
+        let told = Told::default();
         for (index, (kind, own)) in self.flows.into_iter().enumerate() {
             let mut spec = FlowSpec::new(kind, &[hop], rtt)?.ecn(self.ecn);
             if let Some(make) = own {
                 let random = self.seed.stream(&format!("controller {index}"));
-                spec = spec.controller(make(&Setup { mss: MSS, initial_window: 10, random, rate: None }));
+                let own = make(&Setup { mss: MSS, initial_window: 10, random, rate: None });
+                spec = spec.controller(Box::new(Guard::new(own, MSS, rate, rtt, &told)));
             }
             flows.push(network.add_flow(spec)?);
         }
         network.run_until(Time::ZERO + time);
+        if let Some(runaway) = told.get() {
+            return Err(runaway.clone().into());
+        }
         let now = network.now();
         let reports = flows.iter().map(|flow| network.flow(*flow)).collect();
         let Watcher { sojourns, busy, sending, judge, .. } = network.into_observer();
