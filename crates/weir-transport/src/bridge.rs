@@ -365,7 +365,7 @@ impl Controller for Bridge {
         match self.make.door() {
             None => window.max(u64::from(self.mtu)),
             // noq holds a window of nothing for a mistake.
-            Some(door) if door.is_shut() => 1,
+            Some(door) if door.ask() => 1,
             Some(_) => window.max(1),
         }
     }

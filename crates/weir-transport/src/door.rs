@@ -13,7 +13,20 @@ pub(crate) struct Door(Mutex<State>);
 struct State {
     shut: bool,
     knocked: bool,
-    passed: Option<(u64, Sent)>,
+    /// noq has asked for the window, and not said that it is full.
+    asked: bool,
+    passed: Option<Passed>,
+}
+
+/// A packet that noq has made, of those that count as in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed {
+    /// Its number on its path.
+    pub(crate) number: u64,
+    pub(crate) sent: Sent,
+    /// noq did not ask whether the window has room for it: what probes for a lost tail (RFC 9002 section 7.5) or
+    /// answers a path challenge goes at once, so that no gate holds it back.
+    pub(crate) forced: bool,
 }
 
 impl Door {
@@ -26,16 +39,20 @@ impl Door {
         let mut state = self.state();
         state.shut = shut;
         state.knocked = false;
+        state.asked = false;
     }
 
-    /// Whether no packet may go now.
-    pub(crate) fn is_shut(&self) -> bool {
-        self.state().shut
+    /// noq asks whether it may send a packet, which depends on the window; whether the door is shut.
+    pub(crate) fn ask(&self) -> bool {
+        let mut state = self.state();
+        state.asked = true;
+        state.shut
     }
 
     /// noq has a packet and may not send it; the answer is whether the door is why.
     pub(crate) fn knock(&self) -> bool {
         let mut state = self.state();
+        state.asked = false;
         state.knocked = state.shut;
         state.shut
     }
@@ -47,11 +64,13 @@ impl Door {
 
     /// noq has made a packet of this number.
     pub(crate) fn pass(&self, number: u64, sent: Sent) {
-        self.state().passed = Some((number, sent));
+        let mut state = self.state();
+        let forced = !std::mem::take(&mut state.asked);
+        state.passed = Some(Passed { number, sent, forced });
     }
 
     /// The packet that noq has made since the last call, if it is one that counts as in flight.
-    pub(crate) fn take(&self) -> Option<(u64, Sent)> {
+    pub(crate) fn take(&self) -> Option<Passed> {
         self.state().passed.take()
     }
 }

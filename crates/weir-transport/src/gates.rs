@@ -205,9 +205,17 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use weir_core::{Duration, Rate, Time};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
 
-    use super::{Ledger, Pace};
+    use noq_proto::congestion::ControllerFactory;
+    use weir_core::{Duration, Rate, Time};
+    use weir_fq::{Connection, Shared, SubFlow};
+
+    use super::{Gates, Ledger, Pace};
+    use crate::clock::{Clock, now};
+    use crate::loopback_tests::{Turns, options};
+    use crate::marks::Marks;
 
     #[test]
     fn numbers_with_gaps_are_found() {
@@ -221,6 +229,39 @@ mod tests {
             ledger.push(number);
         }
         assert_eq!((ledger.find(9), ledger.find(10)), (None, Some(4)));
+    }
+
+    /// noq asks for the window before it makes a packet, but not for a probe: only what a gate could have held back is to
+    /// be blamed on the gate.
+    #[test]
+    fn what_noq_sends_without_asking_is_told_apart() {
+        let (detector, _told) = Turns::new(4);
+        let shared = Shared::new(Connection::new(options(Box::new(detector), "cubic")));
+        let (begun, start) = (Arc::new(AtomicBool::new(true)), now());
+        let gates = Arc::new(Gates::new(&shared, &begun, &Marks::default(), Clock::new(start)));
+        let mut bridge = Arc::clone(&gates).build(start, 1200);
+        let door = gates.door(SubFlow::Heavy);
+        door.set_shut(false);
+        let mut made = |number, asks: bool, is_full: bool| {
+            if asks {
+                bridge.window();
+            }
+            if is_full {
+                bridge.on_cwnd_limited();
+            }
+            bridge.on_packet_sent(start, 1200, number);
+            door.take().map(|passed| (passed.number, passed.forced))
+        };
+        assert_eq!(made(0, false, false), Some((0, true)));
+        assert_eq!(made(1, true, false), Some((1, false)));
+        assert_eq!(made(2, false, false), Some((2, true)));
+        // The window is full, and yet a probe goes.
+        assert_eq!(made(3, true, true), Some((3, true)));
+        // What was asked before the host looked again counts no more.
+        bridge.window();
+        door.set_shut(false);
+        bridge.on_packet_sent(start, 1200, 4);
+        assert_eq!(door.take().map(|passed| passed.forced), Some(true));
     }
 
     #[test]

@@ -99,9 +99,10 @@ impl ConnectionLog {
         let _ = write(&mut state.out, &event);
     }
 
-    /// A packet that the detector has asked for was sent.
-    pub(crate) fn sent(&self, sub_flow: SubFlow, number: u64, at: Time, bytes: u32) {
-        let data = json!({ "sub_flow": word(sub_flow), "number": number, "bytes": bytes });
+    /// A packet was sent during a detection: one that the detector has asked for, or one that QUIC sends at once,
+    /// whatever a gate says.
+    pub(crate) fn sent(&self, sub_flow: SubFlow, number: u64, at: Time, bytes: u32, forced: bool) {
+        let data = json!({ "sub_flow": word(sub_flow), "number": number, "bytes": bytes, "forced": forced });
         self.event(at, "packet_sent", &data);
     }
 

@@ -12,6 +12,7 @@ use weir_fq::{Shared, SubFlow};
 use crate::arrivals::path_of;
 use crate::clock::Clock;
 use crate::departures::Timing;
+use crate::door::Passed;
 use crate::gates::{Gates, Ledger, Pace};
 use crate::load::{Look, Looks};
 use crate::qlog::ConnectionLog;
@@ -298,7 +299,9 @@ impl Sends {
         let now = self.clock.time(now);
         let is_kernel = self.timing.ahead() > Duration::ZERO;
         for sub_flow in SubFlow::BOTH {
-            let Some((number, mut sent)) = self.gates.door(sub_flow).take() else { continue };
+            let Some(Passed { number, mut sent, forced }) = self.gates.door(sub_flow).take() else {
+                continue;
+            };
             if !self.has_begun() {
                 continue;
             }
@@ -306,15 +309,20 @@ impl Sends {
             // The kernel keeps to the time that was asked for.
             let now = if is_kernel && path.is_single { now.max(path.due) } else { now };
             sent.now = now;
-            self.shared.lock().on_sent(sub_flow, &sent);
+            let detects = {
+                let mut shared = self.shared.lock();
+                let detects = shared.is_detecting();
+                shared.on_sent(sub_flow, &sent);
+                detects
+            };
             let number = path.ledger.push(number);
+            if let Some(log) = self.log.as_ref().filter(|_| path.is_single || forced && detects) {
+                log.sent(sub_flow, number, now, sent.bytes, forced);
+            }
             if path.is_single {
                 if !is_kernel {
                     let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
                     late.record(now.since(path.due).as_nanos());
-                }
-                if let Some(log) = &self.log {
-                    log.sent(sub_flow, number, now, sent.bytes);
                 }
                 self.single = now + self.spacing;
                 alone = Some(self.clock.instant(now));
