@@ -158,6 +158,11 @@ impl Connection {
         self.min_rtt = self.min_rtt.min(rtt);
     }
 
+    /// The host hears of arrivals when its turn comes ([`Detector::distrust_silence`]).
+    pub fn distrust_silence(&mut self) {
+        self.options.detector.distrust_silence();
+    }
+
     /// A packet of a sub-flow was sent. Packets are numbered by these calls.
     pub fn on_sent(&mut self, sub_flow: SubFlow, sent: &Sent) {
         let flying = &mut self.flying[sub_flow.index()];

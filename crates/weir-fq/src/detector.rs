@@ -110,6 +110,10 @@ pub trait Detector: Send + Sync {
     /// What it is called in scenarios.
     fn name(&self) -> &'static str;
 
+    /// That nothing is heard for a while is no sign of a loss. A host says so before the first detection that is told of
+    /// arrivals in reports, and whose threads wait for their turn; in a simulator news are there at their time.
+    fn distrust_silence(&mut self) {}
+
     /// The handshake took `rtt`, and data may flow. It is told again when a detection is to begin anew; the outcome of
     /// the last one is then forgotten, and what was learnt of the path besides may be kept.
     fn begin(&mut self, now: Time, rtt: Duration);

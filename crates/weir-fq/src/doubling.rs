@@ -13,7 +13,7 @@
 //! | mean round trip | - | an EWMA of each flow, 1/4 the newest | the same |
 //! | fewest packets of a round | - | two, of a flow; less are thrown away | `published`: the same |
 //! | what is lost | - | what a later packet of the flow overtook, at once | `reordering` |
-//! | a lost tail | - | after 2 SRTT + 4 RTTVAR, which begin at 10 and 5 s | `first_rtt` |
+//! | a lost tail | - | after 2 SRTT + 4 RTTVAR, which begin at 10 and 5 s | `first_rtt`; of a host that [distrusts silence](Detector::distrust_silence), by the clock of what arrives: once a packet has arrived, of either flow, that was sent so much later |
 //! | lost data | - | goes first; lost once more, only the timer tells | `again_by_timer`: the packets after a loss are taken for such |
 //! | a flow's first loss | - | its round, in which the queue fills, is thrown away and repeated at the same rates | `fills_first` |
 //! | only one flow has lost | rates double "if no packet loss occurred" | they double | `holds` |
@@ -62,6 +62,9 @@ pub struct Doubling {
     outcome: Option<Outcome>,
     /// Nothing is sent before the first detection begins.
     begun: bool,
+    /// If silence is distrusted: when the newest packet was sent that is known to have arrived. Timers for lost packets
+    /// then go by it, as a host that is late hears of both late.
+    heard: Option<Time>,
 }
 
 impl Doubling {
@@ -76,6 +79,7 @@ impl Doubling {
             round_ends: None,
             outcome: None,
             begun: false,
+            heard: None,
         }
     }
 
@@ -175,6 +179,13 @@ impl Doubling {
         self.outcome = Some(Outcome { verdict, rate: rate.filter(|rate| *rate > Rate::default()) });
     }
 
+    /// Packets of which nothing was heard for so long are lost.
+    fn lose_tails(&mut self, now: Time) {
+        for lane in &mut self.lanes {
+            lane.lose_tail(&self.params, now, self.heard.unwrap_or(now));
+        }
+    }
+
     fn go_on(&mut self, now: Time) {
         match self.params.pace {
             Pace::Feedback => self.pair(),
@@ -191,6 +202,10 @@ impl Doubling {
 impl Detector for Doubling {
     fn name(&self) -> &'static str {
         self.params.name
+    }
+
+    fn distrust_silence(&mut self) {
+        self.heard.get_or_insert(Time::ZERO);
     }
 
     fn begin(&mut self, now: Time, rtt: Duration) {
@@ -228,12 +243,16 @@ impl Detector for Doubling {
     fn on_arrival(&mut self, now: Time, packet: &Packet, at: Time) {
         if self.works() {
             self.lanes[packet.sub_flow.index()].on_arrival(&self.params, now, packet, at);
+            if let Some(heard) = &mut self.heard {
+                *heard = packet.sent.max(*heard);
+                self.lose_tails(now);
+            }
             self.go_on(now);
         }
     }
 
     fn timer(&self) -> Option<Time> {
-        let tails = self.lanes.iter().filter_map(Lane::tail_due);
+        let tails = self.lanes.iter().filter_map(Lane::tail_due).filter(|_| self.heard.is_none());
         let all = tails.chain(self.round_ends).chain([self.deadline]);
         all.min().filter(|_| self.works())
     }
@@ -242,9 +261,7 @@ impl Detector for Doubling {
         if !self.works() {
             return;
         }
-        for lane in &mut self.lanes {
-            lane.on_timer(&self.params, now);
-        }
+        self.lose_tails(now);
         self.go_on(now);
         if self.works() && now >= self.deadline {
             self.give_up();

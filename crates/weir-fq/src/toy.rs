@@ -30,8 +30,10 @@ pub(crate) struct Toy {
     waiting: [VecDeque<Packet>; 2],
     last_served: usize,
     on_link: Option<(Time, Packet)>,
-    /// Arrived: when the sender learns of it.
-    answers: VecDeque<(Time, Packet)>,
+    /// Arrived: when the sender learns of it, and when that was by the receiver's clock.
+    answers: VecDeque<(Time, Time, Packet)>,
+    /// Every so often, the other host does nothing for so long.
+    stalls: Option<[Duration; 2]>,
     numbers: [u64; 2],
     /// By sub-flow.
     pub(crate) sent: [u64; 2],
@@ -51,10 +53,23 @@ impl Toy {
             last_served: 0,
             on_link: None,
             answers: VecDeque::new(),
+            stalls: None,
             numbers: [0; 2],
             sent: [0; 2],
             lost: [0; 2],
         }
+    }
+
+    /// The other host answers nothing at the end of each `every`, for so long.
+    pub(crate) fn stalling(self, every: Duration, long: Duration) -> Self {
+        Self { stalls: Some([every, long]), ..self }
+    }
+
+    /// When an answer comes that would come then if the other host did not stall.
+    fn answered(&self, at: Time) -> Time {
+        let Some([every, long]) = self.stalls.map(|stalls| stalls.map(Duration::as_nanos)) else { return at };
+        let into = at.as_nanos() % every;
+        if into < every - long { at } else { at + Duration::from_nanos(every - into) }
     }
 
     /// Time of the path.
@@ -76,21 +91,22 @@ impl Toy {
     /// What happens next.
     fn step(&mut self, detector: &mut dyn Detector) {
         let far = Time::MAX;
-        let answer = self.answers.front().map_or(far, |(at, _)| *at);
+        let answer = self.answers.front().map_or(far, |(told, ..)| *told);
         let link = self.on_link.map_or(far, |(at, _)| at);
         let timer = detector.timer().map_or(far, |at| at.max(self.now));
         let departure = detector.next().map_or(far, |next| next.at.max(self.now));
         self.now = answer.min(link).min(timer).min(departure);
         assert!(self.now < far, "{} waits for ever", detector.name());
         if self.now == answer {
-            if let Some((_, packet)) = self.answers.pop_front() {
-                // The receiver's clock is an hour ahead.
-                let at = self.now - self.rtt / 2 + Duration::from_secs(3600);
+            if let Some((_, at, packet)) = self.answers.pop_front() {
                 detector.on_arrival(self.now, &packet, at);
             }
         } else if self.now == link {
             if let Some((_, packet)) = self.on_link.take() {
-                self.answers.push_back((self.now + self.rtt, packet));
+                let answer = self.now + self.rtt;
+                // The receiver's clock is an hour ahead.
+                let at = answer - self.rtt / 2 + Duration::from_secs(3600);
+                self.answers.push_back((self.answered(answer), at, packet));
             }
             self.serve();
         } else if self.now == timer {

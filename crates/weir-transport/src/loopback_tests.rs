@@ -29,6 +29,8 @@ pub(crate) struct Turns {
 /// What it is told.
 #[derive(Debug)]
 pub(crate) enum Told {
+    /// That silence is no sign of a loss.
+    Distrusts,
     /// And whether it was asked for, which a probe for a lost tail or a sign of life is not ([`forced`]).
     Sent(Packet, Option<Departure>),
     Arrived(Packet, Time),
@@ -46,6 +48,10 @@ impl Turns {
 impl Detector for Turns {
     fn name(&self) -> &'static str {
         "turns"
+    }
+
+    fn distrust_silence(&mut self) {
+        let _ = self.log.send(Told::Distrusts);
     }
 
     fn begin(&mut self, now: Time, rtt: Duration) {
@@ -178,10 +184,12 @@ fn bytes_arrive_in_order_over_both_sub_flows() {
 
 /// Packets went when they were asked for, and arrived afterwards, in order of their departure. Nothing else went but
 /// those that QUIC sends at once: probes, of which a receiver that the machine lets wait gets many.
-fn check_times(told: impl Iterator<Item = Told>, turns: u32, forced: &HashSet<(SubFlow, u64)>) {
+fn check_times(mut told: impl Iterator<Item = Told>, turns: u32, forced: &HashSet<(SubFlow, u64)>) {
     let (mut late, mut probes, mut unasked, mut arrived) = (Vec::new(), 0, Vec::new(), Vec::new());
+    assert!(matches!(told.next(), Some(Told::Distrusts)), "a detector must know that reports come late");
     for told in told {
         match told {
+            Told::Distrusts => panic!("told twice"),
             Told::Sent(packet, Some(departure)) => late.push(packet.sent.since(departure.at)),
             Told::Sent(packet, None) if forced.contains(&(packet.sub_flow, packet.number)) => probes += 1,
             Told::Sent(packet, None) => unasked.push(packet),

@@ -191,6 +191,8 @@ impl Sends {
             && has_bulk
             && !self.has_begun()
         {
+            // Reports are some time apart, and either end's thread may have to wait for its turn.
+            self.shared.lock().distrust_silence();
             if let Some(rtt) = connection.rtt(PathId::ZERO) {
                 self.shared.lock().on_handshake(rtt.into());
             }

@@ -189,8 +189,9 @@ impl Lane {
         self.tidy();
     }
 
-    pub(super) fn on_timer(&mut self, params: &DoublingParams, now: Time) {
-        while self.tail_due().is_some_and(|due| due <= now) {
+    /// The oldest packets in flight are lost that were due until then.
+    pub(super) fn lose_tail(&mut self, params: &DoublingParams, now: Time, until: Time) {
+        while self.tail_due().is_some_and(|due| due <= until) {
             let first = self.first;
             let reported = self.learn(params, now, first, None);
             self.after_loss(params, reported);

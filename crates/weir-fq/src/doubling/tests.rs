@@ -92,6 +92,44 @@ fn what_never_loses_on_both_is_unknown_when_time_is_over() {
     }
 }
 
+/// A path without losses whose far end does nothing for 30 ms at times, as a thread that waits for its turn.
+#[test]
+fn silence_of_a_host_is_no_loss_where_it_is_distrusted() {
+    for params in PRESETS {
+        let deadline = Duration::from_secs(5);
+        let params = DoublingParams { most: Rate::from_bits_per_sec(100_000_000), deadline, ..params };
+        let found = |distrusts: bool| {
+            let [every, long] = [100, 30].map(Duration::from_millis);
+            let mut path = Toy::new(Queue::Shared, 1000, 1, usize::MAX).stalling(every, long);
+            let mut detector = detector(&params, 0);
+            if distrusts {
+                detector.distrust_silence();
+            }
+            let finding = path.detect(&mut detector).verdict.finding;
+            assert_eq!(path.lost, [0, 0]);
+            finding
+        };
+        assert_ne!(found(false), Finding::Unknown, "{}", params.name);
+        assert_eq!(found(true), Finding::Unknown, "{}", params.name);
+    }
+}
+
+#[test]
+fn who_distrusts_silence_hears_of_losses_from_what_arrives_later() {
+    for params in &PRESETS {
+        for (queue, truth) in [(Queue::Fair, Finding::FairQueued), (Queue::Shared, Finding::Shared)] {
+            let right = links().enumerate().filter(|(index, (mbit, rtt))| {
+                let mut detector = detector(params, *index as u64);
+                detector.distrust_silence();
+                let [every, long] = [100, 30].map(Duration::from_millis);
+                let mut path = Toy::new(queue, *mbit, *rtt, 50).stalling(every, long);
+                path.detect(&mut detector).verdict.finding == truth
+            });
+            assert!(right.count() >= 24, "{} {queue:?}", params.name);
+        }
+    }
+}
+
 #[test]
 fn a_heavy_flow_that_loses_alone_must_not_stop_the_doubling() {
     let params = DoublingParams { holds: true, ..DoublingParams::PUBLISHED };
@@ -203,7 +241,7 @@ fn the_program_holds_a_packet_lost_that_is_overtaken_and_throws_the_first_round_
     assert!(!lane.fresh);
     let due = lane.tail_due().unwrap();
     assert!(due > Time::from_nanos(1_000_000_000));
-    lane.on_timer(&params, due);
+    lane.lose_tail(&params, due, due);
     let Some(Report::Measured(measured)) = lane.report else { panic!("no result") };
     assert!(lane.fresh && measured.lost);
 }
@@ -251,12 +289,16 @@ proptest! {
     fn any_path_comes_to_an_end(
         fates in prop::collection::vec(prop::option::weighted(0.8, 1u64..60), 64),
         preset in 0..2usize,
+        distrusts: bool,
     ) {
         let params = DoublingParams { deadline: Duration::from_secs(2), ..PRESETS[preset].clone() };
         let mut detector = detector(&params, 0);
         let mut now = Time::ZERO;
         let (mut numbers, mut order) = ([0; 2], 0);
         let mut flying: Vec<(Time, Packet)> = Vec::new();
+        if distrusts {
+            detector.distrust_silence();
+        }
         detector.begin(now, Duration::ZERO);
         while detector.outcome().is_none() {
             let next = detector.next().unwrap();
