@@ -11,7 +11,7 @@ use weir_transport::{Departures, Fingerprint};
 /// The port of receivers unless one is named: "weir" on the keys of a telephone.
 pub(crate) const PORT: u16 = 9347;
 
-/// A host and its port: `host`, `host:port`, `[v6]:port` or `v6`.
+/// A host to connect to and its port: `host`, `host:port`, `[v6]:port` or `v6`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) name: String,
@@ -22,34 +22,41 @@ impl FromStr for Host {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let port = |port: &str| {
-            port.parse().map_err(|_| format!("'{port}' is no port, which is a number from 0 to 65535"))
-        };
-        let (name, port) = if let Some(rest) = text.strip_prefix('[') {
-            let (name, rest) = rest.split_once(']').ok_or("a ']' is missing")?;
-            match rest.strip_prefix(':') {
-                Some(rest) => (name, port(rest)?),
-                None if rest.is_empty() => (name, PORT),
-                None => return Err(format!("'{rest}' behind the ']' is no port")),
-            }
-        } else {
-            match text.split_once(':') {
-                // More than one colon: an address of IPv6.
-                Some((_, rest)) if rest.contains(':') => (text, PORT),
-                Some((name, rest)) => (name, port(rest)?),
-                None => (text, PORT),
-            }
-        };
-        if name.is_empty() {
-            return Err("it names no host".to_owned());
-        }
+        let (name, port) = split(text, 1)?;
         Ok(Self { name: name.to_owned(), port })
     }
 }
 
-/// An address to listen at.
+/// A name or address, and its port, which is `least` or above.
+fn split(text: &str, least: u16) -> Result<(&str, u16), String> {
+    let port = |port: &str| {
+        let number = port.parse().ok().filter(|number| *number >= least);
+        number.ok_or_else(|| format!("'{port}' is no port here: use a number from {least} to 65535"))
+    };
+    let (name, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (name, rest) = rest.split_once(']').ok_or("a ']' is missing")?;
+        match rest.strip_prefix(':') {
+            Some(rest) => (name, port(rest)?),
+            None if rest.is_empty() => (name, PORT),
+            None => return Err(format!("'{rest}' behind the ']' is no port")),
+        }
+    } else {
+        match text.split_once(':') {
+            // More than one colon: an address of IPv6.
+            Some((_, rest)) if rest.contains(':') => (text, PORT),
+            Some((name, rest)) => (name, port(rest)?),
+            None => (text, PORT),
+        }
+    };
+    if name.is_empty() {
+        return Err("it names no host".to_owned());
+    }
+    Ok((name, port))
+}
+
+/// An address to listen at; with port 0 the system chooses one.
 fn listen_at(text: &str) -> Result<SocketAddr, String> {
-    let Host { name, port } = text.parse()?;
+    let (name, port) = split(text, 0)?;
     let ip = name.parse().map_err(|_| format!("'{name}' is no IP address"))?;
     Ok(SocketAddr::new(ip, port))
 }
@@ -202,6 +209,8 @@ pub(crate) struct ProbeArgs {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::{Host, PORT, listen_at};
 
     #[test]
@@ -221,5 +230,25 @@ mod tests {
         }
         assert_eq!(listen_at("[::1]:7"), Ok(([0, 0, 0, 0, 0, 0, 0, 1], 7).into()));
         assert!(listen_at("host:7").is_err());
+    }
+
+    #[test]
+    fn nobody_is_at_port_0_but_one_may_listen_there() {
+        for text in ["host:0", "[::1]:0", "host:70000"] {
+            let error = text.parse::<Host>().unwrap_err();
+            assert!(error.contains("use a number from 1 to 65535"), "{error}");
+        }
+        assert_eq!(listen_at("127.0.0.1:0"), Ok(([127, 0, 0, 1], 0).into()));
+        let error = listen_at("127.0.0.1:70000").unwrap_err();
+        assert!(error.contains("use a number from 0 to 65535"), "{error}");
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(subcommand)]
+            _command: super::SendCommand,
+        }
+        let zeros = "0".repeat(64);
+        let line = ["weir", "probe", "127.0.0.1:0", "--fingerprint", &zeros];
+        let error = Line::try_parse_from(line).err().unwrap().to_string();
+        assert!(error.contains("'127.0.0.1:0' for '<HOST>'"), "{error}");
     }
 }
