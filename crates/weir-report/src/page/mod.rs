@@ -29,7 +29,7 @@ pub use over_time::over_time;
 use crate::result::RunResult;
 use charts::Frame;
 use palette::{FlowColours, RESPONSIVE, REST, STANDARD, UNJUDGED};
-pub use spread::{MOST_LINES, Positions, SpreadLine, SpreadPoint, spread_chart, spread_legend};
+pub use spread::{MOST_LINES, Positions, SpreadLine, SpreadPoint, picture, spread_chart, spread_legend};
 pub use summary::{jain, utilisation};
 use tables::swatch;
 pub use text::escape;

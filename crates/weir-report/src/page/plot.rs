@@ -18,7 +18,7 @@ use super::palette::{Colour, GRID, INK, MUTED};
 use super::text::{escape, number};
 
 /// Units of the drawing per unit of [`Plot::width`].
-const SCALE: u32 = 8;
+pub(super) const SCALE: u32 = 8;
 /// Everything outside the plotting area: left (numbers and description), right, above.
 const LEFT: u32 = 60;
 const RIGHT: u32 = 14;

@@ -14,9 +14,9 @@ use super::file::{Chart, Measure, Where};
 use weir_report::spread::Spread;
 
 /// A chart with its caption.
-pub(super) struct Drawn {
-    pub(super) caption: String,
-    pub(super) svg: String,
+struct Drawn {
+    caption: String,
+    svg: String,
 }
 
 /// What stands above the charts of one entry.
@@ -27,7 +27,7 @@ struct Head<'a> {
 }
 
 /// All charts as sections of the page, and each as a picture of its own.
-pub(super) fn all(charts: &[Chart], table: &Table) -> (String, Vec<Drawn>) {
+pub(super) fn all(charts: &[Chart], table: &Table) -> (String, Vec<String>) {
     let (mut html, mut pictures) = (String::new(), Vec::new());
     for chart in charts {
         let (head, drawn) = match chart {
@@ -56,7 +56,7 @@ pub(super) fn all(charts: &[Chart], table: &Table) -> (String, Vec<Drawn>) {
             );
         }
         html.push_str("</div></section>\n");
-        pictures.extend(drawn);
+        pictures.extend(drawn.iter().map(|one| page::picture(&one.caption, &head.legend, &one.svg)));
     }
     (html, pictures)
 }

@@ -122,7 +122,7 @@ impl Figure for Swept {
         let sim = self.in_sim(plan, jobs, options)?;
         let (findings, pictures) = self.reduce(plan, &combinations, &extracts, sim.as_ref());
         for (index, picture) in pictures.iter().enumerate() {
-            write(&options.out.join(format!("figure-{}.svg", index + 1)), &picture.svg)?;
+            write(&options.out.join(format!("figure-{}.svg", index + 1)), picture)?;
         }
         let is_doubt = |text: &&String| !self.file.expects.iter().any(|known| text.contains(known));
         let warn = |extracts: &Extracts, place: &str| {
@@ -163,7 +163,7 @@ impl Swept {
         combinations: &[Combination],
         extracts: &Extracts,
         sim: Option<&Extracts>,
-    ) -> (Findings, Vec<draw::Drawn>) {
+    ) -> (Findings, Vec<String>) {
         let by_cell = |extracts| by_cell(extracts, combinations.iter().map(|one| self.runs(plan, one)));
         let table = Table { axes: &self.file.axis, combinations, runs: by_cell(extracts) };
         let sim = sim.map(by_cell);
