@@ -143,9 +143,14 @@ fn each_cell_has_the_runs_of_its_grid() {
     let extracts: Extracts = figure.jobs(&plan(None)).iter().map(|job| Ok(extract(job.run))).collect();
     let runs = combinations.iter().map(|one| figure.runs(&plan(None), one));
     for (one, cell) in combinations.iter().zip(by_cell(&extracts, runs)) {
-        let numbers = cell.iter().flatten().filter_map(|run| run.number("link", "run"));
-        let expected = (0..if one.is_main { 3 } else { 64 }).map(f64::from);
-        assert!(numbers.eq(expected), "{}", one.name());
+        let numbers: Vec<f64> = cell.iter().flatten().filter_map(|run| run.number("link", "run")).collect();
+        let expected = if one.grid == "scc/mono-bbr2-50-ends" { 64 } else { 6 };
+        assert_eq!(numbers.len(), expected, "{}", one.name());
+        // Cells that draw by themselves have runs of numbers of their own.
+        let own = numbers[0];
+        let is_alike = one.grid == "scc/mono-dctcp-50" || own == 0.0;
+        let in_order = numbers.iter().zip(0..).all(|(number, run)| *number == own + f64::from(run));
+        assert!(is_alike && in_order, "{}: {numbers:?}", one.name());
     }
     assert_eq!(figure.jobs(&plan(Some(2))).len(), 2 * combinations.len());
 }
