@@ -192,22 +192,26 @@ impl Seen {
     fn ingress(&self, setup: &Setup, before: Option<&Setup>) -> Result<Vec<Step>, UpError> {
         let name = ifb_name(self.index);
         let mtu = self.link.as_ref().map_or(ETHERNET_MTU, |link| link.mtu);
+        let purpose = format!("what {} receives is sent through {name}", self.device());
         let mut steps = Vec::new();
         match &self.ifb {
             Some(ifb) if ifb.kind != "ifb" || self.journal.is_none() => {
                 return Err(UpError::NameTaken { name, device: self.device().to_owned() });
             }
-            Some(ifb) if ifb.mtu != mtu => {
-                let line = format!("link set {name} mtu {mtu}");
-                steps.push(Step::new(format!("the MTU of {}", self.device()), Action::Ip(vec![line])));
+            Some(ifb) => {
+                if ifb.mtu != mtu {
+                    let line = format!("link set {name} mtu {mtu}");
+                    steps.push(Step::new(format!("the MTU of {}", self.device()), Action::Ip(vec![line])));
+                }
+                if !ifb.is_up {
+                    steps.push(Step::new(purpose, Action::Ip(vec![format!("link set {name} up")])));
+                }
             }
-            Some(_) => {}
             None => {
                 let lines = vec![
                     format!("link add {name} type ifb"),
                     format!("link set {name} mtu {mtu} txqueuelen 1000 up"),
                 ];
-                let purpose = format!("what {} receives is sent through {name}", self.device());
                 steps.push(Step::new(purpose, Action::Ip(lines)));
             }
         }

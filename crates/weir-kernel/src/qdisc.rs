@@ -40,6 +40,8 @@ const TCA_FQ_CODEL_TIMES: [u16; 3] = [1, 3, 7];
 const NLA_F_NESTED: u16 = 0x8000;
 const TCMSG: usize = 20;
 const IFINFOMSG: usize = 16;
+/// Of the flags of a link (linux/if.h).
+const IFF_UP: u32 = 1;
 /// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK` (linux/if_arp.h): links whose packets have an Ethernet header.
 const ETHERNET: [u16; 2] = [1, 772];
 /// `ARPHRD_PPP`, `RAWIP`, `TUNNEL`, `TUNNEL6`, `SIT`, `IPGRE`, `IP6GRE`, `NONE` (tun, WireGuard): links whose packets
@@ -227,6 +229,8 @@ fn tcmsg(index: u32, handle: u32, parent: u32) -> Vec<u8> {
 pub(super) struct LinkState {
     pub(super) name: String,
     pub(super) index: u32,
+    /// Whether it is set up (`IFF_UP`), whatever its peer is.
+    pub(super) is_up: bool,
     /// Whether its packets begin with an Ethernet header.
     pub(super) ethernet: bool,
     /// Whether they begin with an IP header.
@@ -260,6 +264,7 @@ fn link(message: &[u8]) -> Option<LinkState> {
     let mut state = LinkState {
         name: String::new(),
         index: u32_at(message, 4),
+        is_up: u32_at(message, 8) & IFF_UP != 0,
         ethernet: ETHERNET.contains(&u16_at(message, 2)),
         ip: IP.contains(&u16_at(message, 2)),
         master: 0,

@@ -268,6 +268,12 @@ fn faults(instance: &Instance, seen: &Seen, qdiscs: &Qdiscs) -> Vec<Fault> {
     }
     let queues = &instance.setup.queues;
     let mut faults = Vec::new();
+    // An IFB device that is down drops all that is sent to it.
+    if let Some(ifb) = seen.ifb.as_ref().filter(|ifb| instance.direction == Direction::Ingress && !ifb.is_up)
+    {
+        faults
+            .extend(fault(format!("the device {} is down, and {device} receives nothing", ifb.name), &mend));
+    }
     if let Some(link) = seen.link.as_ref().filter(|link| !instance.setup.is_for_mtu(link.mtu)) {
         let what = format!(
             "the MTU of {device} is {}, and the limits, bursts and turns of {queue_device} are for one of {}",

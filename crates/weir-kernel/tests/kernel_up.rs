@@ -458,3 +458,30 @@ fn what_cannot_be_is_refused_before_anything_changes() {
         assert_as(&before, "to-s", "");
     });
 }
+
+fn ifb_of(device: &str) -> String {
+    let shown = said(&format!("ip -o link show {device}"));
+    kernel::ifb_name(shown.split(':').next().unwrap().trim().parse().unwrap())
+}
+
+fn an_ifb_device_that_is_down_is_a_fault_that_a_reload_mends() {
+    let Some(world) = world() else { return };
+    let words = "to-s rate 100mbit queues bfifo/bfifo direction both";
+    world.bottleneck.enter(move || {
+        up(words).unwrap();
+        said(&format!("ip link set {} down", ifb_of("to-s")));
+        let instances = kernel::instances().unwrap();
+        let faults: Vec<_> = instances.iter().map(|instance| instance.faults.clone()).collect();
+        assert_eq!(faults[0], [], "what is sent does not go there");
+        assert!(faults[1][0].what.contains(&format!("{} is down", ifb_of("to-s"))), "{faults:?}");
+        assert_eq!(faults[1][0].remedy, "weir reload dev to-s");
+    });
+    assert!(!crosses(&world), "what is received is lost");
+    world.bottleneck.enter(move || {
+        assert!(!up(words).unwrap().steps.is_empty());
+        assert!(kernel::instances().unwrap().iter().all(|instance| instance.faults.is_empty()));
+        assert_eq!(up(words).unwrap().steps, []);
+    });
+    assert!(crosses(&world));
+    world.bottleneck.enter(|| down("to-s"));
+}
