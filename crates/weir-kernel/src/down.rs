@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 
 use super::check;
-use super::journal::{Lock, NamespaceId};
+use super::journal::{Journal, Lock, NamespaceId};
 use super::mounts;
-use super::plan::Seen;
-use super::qdisc;
+use super::plan::{Seen, served};
+use super::qdisc::{self, LinkState};
 use super::step::{Runner, Step};
 use super::sweep::{leftovers, sweep};
 use super::up::UpError;
@@ -20,8 +20,8 @@ pub struct Down {
     pub steps: Vec<Step>,
 }
 
-/// Takes Weir off an interface of the calling thread's network namespace, and cleans up behind those of the namespace
-/// that are gone, whatever they were called. With nothing to do it does nothing.
+/// Takes Weir off an interface of the calling thread's network namespace, by the name that it has or had at `up`, and
+/// cleans up behind those of the namespace that are gone, whatever they were called. With nothing to do it does nothing.
 ///
 /// # Errors
 /// When there is neither such an interface nor anything left of one, or a step fails. Running it again goes on.
@@ -66,14 +66,14 @@ fn run(
     }
     let left = leftovers(namespace, &links)?;
     let meant = |name: &str| device.is_none_or(|device| name == device);
-    let here: Vec<_> = links.iter().filter(|link| meant(&link.name)).collect();
+    let here = here(device, namespace, &links)?;
     if let (Some(device), true) = (device, here.is_empty() && !left.iter().any(|(name, _)| meant(name))) {
         let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
         return Err(UpError::NoDevice { device: device.to_owned(), known: known.join(", ") });
     }
     let mut runner = Runner::new(on_step);
     let mut done = Down::default();
-    let here = here.into_iter().map(|link| {
+    let here = here.iter().map(|link| {
         // Read when its turn has come: another interface's steps may have taken something away.
         let steps = Seen::of_index(link.index, &links).map(|seen| seen.steps_back());
         (link.name.clone(), steps)
@@ -89,4 +89,32 @@ fn run(
         }
     }
     Ok(done)
+}
+
+/// The interfaces that are meant. One that has another name by now is found by the name that its journal knows, unless
+/// another one has that name. IFB devices of Weir's go with the interface that they are for.
+fn here<'a>(
+    device: Option<&str>,
+    namespace: NamespaceId,
+    links: &'a [LinkState],
+) -> Result<Vec<&'a LinkState>, UpError> {
+    let Some(device) = device else {
+        let mut own = Vec::new();
+        for link in links {
+            if served(link, links)?.is_none() {
+                own.push(link);
+            }
+        }
+        return Ok(own);
+    };
+    if let Some(link) = links.iter().find(|link| link.name == device) {
+        return match served(link, links)? {
+            Some(of) => Err(UpError::PartOf { device: device.to_owned(), of }),
+            None => Ok(vec![link]),
+        };
+    }
+    let mut journals = Journal::all()?;
+    journals.retain(|journal| journal.namespace == namespace && journal.device == device);
+    let told = |link: &&LinkState| journals.iter().any(|journal| journal.index == link.index);
+    Ok(links.iter().filter(told).collect())
 }

@@ -142,6 +142,13 @@ impl Journal {
         }
     }
 
+    /// Whether what is received is shaped, or was on the way to or from that: then there may be an IFB device of
+    /// Weir's. Where another version of Weir wrote it that is not known, and so there may.
+    pub(super) fn receives(&self) -> bool {
+        let mut known = [&self.setup, &self.target].into_iter().flatten().peekable();
+        known.peek().is_none() || known.any(|setup| setup.direction.each().contains(&Direction::Ingress))
+    }
+
     /// Where it is kept.
     pub(super) fn path(&self) -> PathBuf {
         path(self.namespace, self.index)

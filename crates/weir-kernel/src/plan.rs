@@ -44,6 +44,30 @@ fn unread(source: io::Error) -> UpError {
     UpError::Unread { source }
 }
 
+/// The interface whose received packets go through the IFB device `link` of Weir's. The name of such a device says for
+/// which index it is; one that an operator has given that name is told by its journal or its root.
+pub(super) fn served(link: &LinkState, links: &[LinkState]) -> Result<Option<String>, UpError> {
+    let is_for = |index| index != link.index && ifb_name(index) == link.name;
+    let owner = links.iter().find(|owner| is_for(owner.index)).map(|owner| owner.name.clone());
+    if link.kind != "ifb" || !link.name.starts_with("weir") {
+        return Ok(None);
+    }
+    let namespace = NamespaceId::current().map_err(unread)?;
+    let mut journals = Journal::all()?;
+    journals.retain(|journal| journal.namespace == namespace);
+    if journals.iter().any(|journal| journal.index == link.index) {
+        return Ok(None);
+    }
+    let journal = journals.into_iter().find(|journal| is_for(journal.index));
+    if !journal.as_ref().is_some_and(Journal::receives) {
+        let qdiscs = Qdiscs::read(link.index).map_err(unread)?;
+        if !tree::is_ours(qdiscs.root()) {
+            return Ok(None);
+        }
+    }
+    Ok(owner.or(journal.map(|journal| journal.device)))
+}
+
 impl Seen {
     /// Looks at an interface of the calling thread's namespace.
     pub(super) fn of_device(device: &str) -> Result<Self, UpError> {
@@ -53,6 +77,14 @@ impl Seen {
             return Err(UpError::NoDevice { device: device.to_owned(), known: names.join(", ") });
         };
         Self::of_index(link.index, &links)
+    }
+
+    /// The same of one that may have a bottleneck of its own.
+    pub(super) fn of_own(device: &str) -> Result<Self, UpError> {
+        let seen = Self::of_device(device)?;
+        let links = qdisc::links().map_err(unread)?;
+        let of = seen.link.as_ref().map_or(Ok(None), |link| served(link, &links))?;
+        of.map_or(Ok(seen), |of| Err(UpError::PartOf { device: device.to_owned(), of }))
     }
 
     /// Looks at what belongs to an interface that may be gone.
@@ -83,6 +115,13 @@ impl Seen {
     /// Whether the root is the one that `up` made.
     pub(super) fn root_is_ours(&self) -> bool {
         tree::is_ours(self.qdiscs.root())
+    }
+
+    /// Whether the device with the name of Weir's IFB device is that one, and not an operator's.
+    fn ifb_is_ours(&self) -> bool {
+        let told = self.journal.as_ref().is_some_and(Journal::receives);
+        self.ifb.as_ref().is_some_and(|ifb| ifb.kind == "ifb")
+            && (told || tree::is_ours(self.ifb_qdiscs.root()))
     }
 
     /// What is wanted, computed for the interface's MTU.
@@ -195,7 +234,7 @@ impl Seen {
         let purpose = format!("what {} receives is sent through {name}", self.device());
         let mut steps = Vec::new();
         match &self.ifb {
-            Some(ifb) if ifb.kind != "ifb" || self.journal.is_none() => {
+            Some(_) if !self.ifb_is_ours() || self.journal.is_none() => {
                 return Err(UpError::NameTaken { name, device: self.device().to_owned() });
             }
             Some(ifb) => {
@@ -325,7 +364,7 @@ impl Seen {
                 }
             }
             Direction::Ingress => {
-                if let Some(ifb) = self.ifb.as_ref().filter(|ifb| ifb.kind == "ifb") {
+                if let Some(ifb) = self.ifb.as_ref().filter(|_| self.ifb_is_ours()) {
                     let line = format!("link del {}", ifb.name);
                     steps.push(Step::new("packets go straight again", Action::Ip(vec![line])));
                 }

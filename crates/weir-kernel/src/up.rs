@@ -33,7 +33,7 @@ pub struct Up {
 /// What can be seen to be wrong without privileges.
 pub fn plan(setup: &Setup) -> Result<Up, UpError> {
     mounts::check("up")?;
-    let seen = Seen::of_device(&setup.device)?;
+    let seen = Seen::of_own(&setup.device)?;
     let setup = &seen.fitted(setup)?;
     let steps = first(leftovers(&seen)?).chain(examine(&seen, setup)?).collect();
     Ok(Up { steps, warnings: warnings(&seen, setup) })
@@ -49,7 +49,7 @@ pub fn up(setup: &Setup, on_step: &mut dyn FnMut(&Step) -> ControlFlow<()>) -> R
     check::privileges(false)?;
     mounts::check("up")?;
     let _lock = Lock::take()?;
-    let seen = Seen::of_device(&setup.device)?;
+    let seen = Seen::of_own(&setup.device)?;
     let setup = &seen.fitted(setup)?;
     sweep(seen.namespace)?;
     let steps = examine(&seen, setup)?;
@@ -78,7 +78,7 @@ pub fn up(setup: &Setup, on_step: &mut dyn FnMut(&Step) -> ControlFlow<()>) -> R
 /// # Errors
 /// When there is no such interface, or its journal cannot be read.
 pub fn standing(device: &str) -> Result<Option<Setup>, UpError> {
-    Ok(Seen::of_device(device)?.standing().cloned())
+    Ok(Seen::of_own(device)?.standing().cloned())
 }
 
 /// What is left of interfaces that are gone.

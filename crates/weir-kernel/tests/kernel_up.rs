@@ -485,3 +485,72 @@ fn an_ifb_device_that_is_down_is_a_fault_that_a_reload_mends() {
     assert!(crosses(&world));
     world.bottleneck.enter(|| down("to-s"));
 }
+
+fn the_ifb_device_is_no_interface_to_go_up_or_down_by_itself() {
+    let Some(world) = world() else { return };
+    world.bottleneck.enter(|| {
+        up("to-s rate 10mbit queues bfifo/bfifo direction both").unwrap();
+        let ifb = ifb_of("to-s");
+        let standing = everything("to-s");
+        let part = format!("{ifb} is part of what is up on to-s; use `weir down dev to-s`");
+        let wanted = setup(&format!("{ifb} rate 10mbit queues bfifo/bfifo"));
+        for error in [
+            kernel::up(&wanted, &mut go_on).unwrap_err(),
+            kernel::plan(&wanted).unwrap_err(),
+            kernel::standing(&ifb).unwrap_err(),
+            kernel::down(&ifb, &mut go_on).unwrap_err(),
+            kernel::plan_down(Some(&ifb)).unwrap_err(),
+        ] {
+            assert!(error.to_string().starts_with(&part), "{error}");
+        }
+        assert_as(&standing, "to-s", "refused");
+        assert_eq!(kernel::plan_down(None).unwrap().devices, ["to-s"]);
+        // Without the journal its name says whose it is.
+        for file in files("/run/weir") {
+            std::fs::remove_file(format!("/run/weir/{file}")).unwrap();
+        }
+        let error = kernel::down(&ifb, &mut go_on).unwrap_err().to_string();
+        assert!(error.starts_with(&part), "{error}");
+        assert_eq!(kernel::down_all(&mut go_on).unwrap().devices, ["to-s"]);
+        assert!(!said("ip link show").contains(&ifb));
+    });
+}
+
+fn an_ifb_device_of_the_operator_stays_whatever_its_name() {
+    let Some(world) = world() else { return };
+    world.bottleneck.enter(|| {
+        let ifb = ifb_of("to-s");
+        said(&format!("ip link add {ifb} type ifb; ip link set {ifb} up"));
+        let before = everything("to-s");
+        assert_eq!(down("to-s").steps, []);
+        up("to-s rate 10mbit queues bfifo/bfifo").unwrap();
+        let error = refusal("to-s rate 10mbit queues bfifo/bfifo direction both");
+        assert!(error.contains("rename it"), "{error}");
+        up(&format!("{ifb} rate 10mbit queues bfifo/bfifo")).unwrap();
+        assert_eq!(down(&ifb).devices, std::slice::from_ref(&ifb));
+        down("to-s");
+        assert_as(&before, "to-s", "");
+    });
+}
+
+fn a_renamed_interface_goes_down_by_either_name() {
+    let Some(world) = world() else { return };
+    world.bottleneck.enter(|| {
+        let rename = |from: &str, to: &str| {
+            said(&format!("ip link set {from} down; ip link set {from} name {to}; ip link set {to} up"));
+        };
+        for name in ["to-s", "wan"] {
+            up("to-s rate 10mbit queues bfifo/bfifo direction both").unwrap();
+            rename("to-s", "wan");
+            assert_eq!(down(name).devices, ["wan"]);
+            assert_eq!((files("/run/weir"), files("/sys/fs/bpf/weir")), (vec![], vec![]));
+            rename("wan", "to-s");
+        }
+        // Who has the name now is meant, not who had it.
+        up("to-s rate 10mbit queues bfifo/bfifo").unwrap();
+        rename("to-s", "wan");
+        said("ip link add to-s type veth peer name other");
+        assert_eq!(down("to-s").steps, []);
+        assert_eq!(down("wan").devices, ["wan"]);
+    });
+}

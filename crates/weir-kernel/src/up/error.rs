@@ -79,6 +79,16 @@ pub enum UpError {
         /// The interface.
         device: String,
     },
+    /// An IFB device of Weir's, which goes with the interface that it is for.
+    #[error(
+        "{device} is part of what is up on {of}; use `weir down dev {of}`, or `weir reload dev {of} ...` to change it"
+    )]
+    PartOf {
+        /// The IFB device.
+        device: String,
+        /// The interface whose received packets go through it.
+        of: String,
+    },
     /// The name of our IFB device is taken.
     #[error(
         "an interface '{name}' is there already, which Weir would make for what {device} receives; rename it"
