@@ -195,17 +195,22 @@ fn find_filter(place: &Place) -> bool {
 /// # Errors
 /// What the kernel said.
 pub fn detach(directory: &Path, place: &Place) -> Result<(), KernelError> {
-    let path = place.link(directory);
-    let failed = |error| KernelError::from_io(format!("taking off {}", place.role.name()), error);
-    if let Ok(link) = sys::open(&path) {
-        match sys::detach(link.as_fd()) {
-            // It is off already: by another, or because the interface went.
-            Err(error) if error.raw_os_error() != Some(libc::ENOLINK) => return Err(failed(error)),
-            _ => {}
-        }
-    }
-    remove(&path)?;
+    detach_link(directory, place.role)?;
     if find(directory, place).is_some() { detach_filter(place) } else { Ok(()) }
+}
+
+/// The same of a program at TCX, whose link knows its place, be that gone or not. Its pin goes first: one that cannot
+/// be removed leaves all as it is, and a pinned link that is off says that its interface has gone (see `sweep`).
+pub(super) fn detach_link(directory: &Path, role: Role) -> Result<(), KernelError> {
+    let path = link_pin(directory, role);
+    let failed = |error| KernelError::from_io(format!("taking off {}", role.name()), error);
+    let link = sys::open(&path);
+    remove(&path)?;
+    match link.map(|link| sys::detach(link.as_fd())) {
+        // It is off already: by another, or because the interface went.
+        Ok(Err(error)) if error.raw_os_error() != Some(libc::ENOLINK) => Err(failed(error)),
+        _ => Ok(()),
+    }
 }
 
 fn detach_filter(place: &Place) -> Result<(), KernelError> {

@@ -260,21 +260,10 @@ pub(super) fn detach(hooks: &Hooks, part: Part) -> Result<(), KernelError> {
     let pins = hooks.pins();
     match part {
         Part::Signals => attach::detach_signals(&pins),
-        Part::Traffic(role) => {
-            detach_now(&attach::link_pin(&pins, role));
-            match hooks.place(role) {
-                Some(place) => attach::detach(&pins, &place),
-                None => Ok(()),
-            }
-        }
-    }
-}
-
-/// A program whose pin is removed stays attached until the kernel has time for it.
-fn detach_now(link: &Path) {
-    if link.exists() {
-        // If it does not go now it goes with its pin.
-        let _ = talk::listen(|| Link::open(link).and_then(|link| link.detach()));
+        Part::Traffic(role) => match hooks.place(role) {
+            Some(place) => attach::detach(&pins, &place),
+            None => attach::detach_link(&pins, role),
+        },
     }
 }
 

@@ -7,13 +7,15 @@
 //! Whether a namespace is gone cannot be asked, since any open descriptor may hold it. But the pinned link of a program
 //! says by itself when its interface has gone, and an inode number that belongs to another namespace now says that the
 //! one before is dead. Filters of `clsact` have no such links: before Linux 6.6 only the number counts.
+//! A link may also have been taken off while its interface stays: a journal that a later `down` needs goes by the number
+//! alone.
 
 use std::fs;
 use std::path::Path;
 
 use super::attach;
 use super::hooks;
-use super::journal::{self, Journal, JournalError, NamespaceId};
+use super::journal::{self, Journal, JournalError, NamespaceId, Phase};
 use super::plan::Seen;
 use super::qdisc::LinkState;
 use super::setup::Direction;
@@ -36,6 +38,12 @@ pub(super) fn first(leftovers: Vec<(String, Vec<Step>)>) -> impl Iterator<Item =
     steps.filter(|step| !matches!(step.action, Action::Unmount))
 }
 
+/// Whether somebody could still need it: links can also be off because a command did not come to its end or somebody
+/// took them off, and then nothing else knows what was before.
+fn is_needed(journal: &Journal) -> bool {
+    journal.phase != Phase::Up || journal.before.root.is_some()
+}
+
 /// Removes pins and journals of interfaces of other namespaces that are gone.
 pub(super) fn sweep(here: NamespaceId) -> Result<(), JournalError> {
     let journals: Vec<Journal> =
@@ -51,7 +59,7 @@ pub(super) fn sweep(here: NamespaceId) -> Result<(), JournalError> {
         if reused || dead {
             // What cannot be removed now will be tried again.
             let removed = pins.iter().all(|pins| attach::unpin(pins).is_ok());
-            if removed {
+            if removed && (reused || !is_needed(journal)) {
                 journal::forget(&journal.path())?;
             }
         }

@@ -554,3 +554,58 @@ fn a_renamed_interface_goes_down_by_either_name() {
         assert_eq!(down("wan").devices, ["wan"]);
     });
 }
+
+fn a_command_elsewhere_forgets_nothing_that_down_still_needs() {
+    let Some(world) = world() else { return };
+    world.bottleneck.sh("tc qdisc replace dev to-s root handle 12: pfifo limit 77");
+    let inode = world.bottleneck.enter(|| {
+        up("to-s rate 10mbit queues bfifo/bfifo replace").unwrap();
+        // A down that comes no further than the first program.
+        let mut steps = 0;
+        let stop = kernel::down("to-s", &mut |_| {
+            steps += 1;
+            if steps > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert!(stop.is_err_and(|error| error.is_interruption()));
+        std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino()
+    });
+    // The program is off by another hand, and its pin is there.
+    let pins = format!("/sys/fs/bpf/weir/{inode}-");
+    let mut folder = std::fs::read_dir("/sys/fs/bpf/weir").unwrap().flatten().map(|entry| entry.path());
+    let pin = folder.find(|path| path.to_str().unwrap().starts_with(&pins)).unwrap();
+    let link = libbpf_rs::Link::open(pin.join("forward-link"));
+    if let Ok(link) = link {
+        link.detach().unwrap();
+    }
+    world.client.enter(|| kernel::down_all(&mut go_on).unwrap());
+    world.bottleneck.enter(|| {
+        assert_eq!(down("to-s").devices, ["to-s"]);
+        let root = said("tc qdisc show dev to-s");
+        assert!(root.contains("pfifo 12: root") && root.contains("limit 77p"), "{root}");
+        assert_eq!((files("/run/weir"), files("/sys/fs/bpf/weir")), (vec![], vec![]));
+    });
+}
+
+fn a_program_whose_pin_stays_stays_attached() {
+    let Some(world) = world() else { return };
+    let pins = world.bottleneck.enter(|| {
+        up("to-s rate 10mbit queues bfifo/bfifo").unwrap();
+        kernel::instances().unwrap().remove(0).pins
+    });
+    // In mounts of its own, in which bpffs is not to be written.
+    let failed = world.bottleneck.enter(move || {
+        // SAFETY: takes no pointers; only this thread changes, which ends here.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
+        said("mount --make-rprivate /; mount -o remount,ro,bind /sys/fs/bpf");
+        kernel::down("to-s", &mut go_on).unwrap_err().to_string()
+    });
+    assert!(failed.contains("Read-only"), "{failed}");
+    assert!(pins.join("forward-link").exists());
+    world.bottleneck.enter(|| {
+        let instance = kernel::instances().unwrap().remove(0);
+        let forward = instance.programs.iter().find(|program| program.what.starts_with("forward")).unwrap();
+        assert!(forward.hook.is_some(), "{forward:?}");
+        down("to-s");
+        assert_eq!((files("/run/weir"), files("/sys/fs/bpf/weir")), (vec![], vec![]));
+    });
+}
