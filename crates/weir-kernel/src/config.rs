@@ -34,6 +34,8 @@ pub struct ProgramConfig {
     pub redirect_to: u32,
     /// Whether a queue below can mark; otherwise nobody looks at what leaves.
     pub can_mark: bool,
+    /// Whether a queue below may drop what it dequeues, which kernels before 6.14 do without a reason (`reasons`).
+    pub drops_on_dequeue: bool,
     /// Whether each ended cycle is written to the ring of events.
     pub events: bool,
     /// For tests: a packet's time stamp is the time, and signals can be booked ([`Programs::test_signal`]).
@@ -66,6 +68,7 @@ impl ProgramConfig {
             link_layer: LinkLayer::default(),
             redirect_to: 0,
             can_mark: false,
+            drops_on_dequeue: false,
             events: false,
             test_clock: false,
             admit_at_once: false,

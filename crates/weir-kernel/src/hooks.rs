@@ -165,6 +165,7 @@ impl Hooks {
             link_layer: if self.ethernet { LinkLayer::Ethernet } else { LinkLayer::Ip },
             redirect_to: if self.direction == Direction::Ingress { queue } else { 0 },
             can_mark: setup.can_mark(),
+            drops_on_dequeue: setup.queues.named().iter().any(|(_, leaf)| leaf.kind().drops_on_dequeue()),
             ..ProgramConfig::new(setup.law, setup.flows, queue, self.namespace as u32)
         }
     }

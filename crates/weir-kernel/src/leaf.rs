@@ -53,6 +53,8 @@ struct Row {
     in_order: bool,
     /// Its AQM refuses packets on arrival, so that a refusal need not mean that it is full.
     early: bool,
+    /// It drops packets that it dequeues.
+    dequeues: bool,
     /// It keeps the MTU that the interface had when it was made (`codel_init`, `fq_codel_init`, `fq_init`,
     /// `fq_pie_init`), as does a bucket of one packet. The others count no MTU, or read it for each packet (`pie_drop_early`); CAKE's counts for its
     /// own shaper alone.
@@ -62,13 +64,18 @@ struct Row {
 }
 
 const fn row(kind: LeafKind, name: &'static str, option: &'static str) -> Row {
-    Row { kind, name, option, in_order: true, early: false, keeps_mtu: false, changes: true }
+    Row { kind, name, option, in_order: true, early: false, dequeues: false, keeps_mtu: false, changes: true }
 }
 
 /// All kinds, in the order of [`LeafKind`].
 const TABLE: [Row; 10] = [
-    Row { keeps_mtu: true, ..row(LeafKind::Codel, "codel", "CONFIG_NET_SCH_CODEL") },
-    Row { in_order: false, keeps_mtu: true, ..row(LeafKind::FqCodel, "fq_codel", "CONFIG_NET_SCH_FQ_CODEL") },
+    Row { dequeues: true, keeps_mtu: true, ..row(LeafKind::Codel, "codel", "CONFIG_NET_SCH_CODEL") },
+    Row {
+        in_order: false,
+        dequeues: true,
+        keeps_mtu: true,
+        ..row(LeafKind::FqCodel, "fq_codel", "CONFIG_NET_SCH_FQ_CODEL")
+    },
     Row { early: true, ..row(LeafKind::Pie, "pie", "CONFIG_NET_SCH_PIE") },
     Row {
         in_order: false,
@@ -78,7 +85,12 @@ const TABLE: [Row; 10] = [
     },
     Row { early: true, changes: false, ..row(LeafKind::Red, "red", "CONFIG_NET_SCH_RED") },
     Row { in_order: false, keeps_mtu: true, ..row(LeafKind::Fq, "fq", "CONFIG_NET_SCH_FQ") },
-    Row { in_order: false, changes: false, ..row(LeafKind::Cake, "cake", "CONFIG_NET_SCH_CAKE") },
+    Row {
+        in_order: false,
+        dequeues: true,
+        changes: false,
+        ..row(LeafKind::Cake, "cake", "CONFIG_NET_SCH_CAKE")
+    },
     row(LeafKind::Pfifo, "pfifo", "CONFIG_NET_SCHED"),
     row(LeafKind::Bfifo, "bfifo", "CONFIG_NET_SCHED"),
     Row { keeps_mtu: true, ..row(LeafKind::Tbf, "tbf", "CONFIG_NET_SCH_TBF") },
@@ -147,6 +159,13 @@ impl LeafKind {
     #[must_use]
     pub fn refuses_early(self) -> bool {
         self.row().early
+    }
+
+    /// Whether it may drop a packet that it dequeues; the others refuse packets on arrival, or drop what they have to
+    /// make room.
+    #[must_use]
+    pub fn drops_on_dequeue(self) -> bool {
+        self.row().dequeues
     }
 
     pub(super) fn keeps_mtu(self) -> bool {

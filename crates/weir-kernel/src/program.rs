@@ -108,7 +108,9 @@ impl Programs {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(KernelError::NoBtf);
         }
-        let settings = config.to_bytes(&table, &Reasons::of_this_kernel()?);
+        let reasons = Reasons::of_this_kernel()?;
+        let reasons = if config.drops_on_dequeue { reasons } else { reasons.without_dequeue() };
+        let settings = config.to_bytes(&table, &reasons);
         let mut traffic = open(&TRAFFIC.0, &settings)?;
         for mut map in traffic.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();

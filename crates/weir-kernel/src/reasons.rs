@@ -9,14 +9,16 @@
 //! | `SKB_DROP_REASON_CAKE_FLOOD`, `FQ_BAND_LIMIT`, `FQ_HORIZON_LIMIT`, `FQ_FLOW_LIMIT` | 6.14 | CAKE, FQ |
 //! | `SKB_DROP_REASON_DUALPI2_STEP_DROP` | 6.17 | DualPI2 |
 //! | `QDISC_DROP_*` of `enum qdisc_drop_reason` | 7.1 | all disciplines, as a subsystem of their own (`include/net/dropreason-qdisc.h`) |
-//! | `SKB_DROP_REASON_NOT_SPECIFIED` | up to 6.18 | CoDel and FQ-CoDel on dequeue (`drop_func` in `net/sched/sch_codel.c`) |
+//! | `SKB_DROP_REASON_NOT_SPECIFIED` | before 6.14 | CoDel, FQ-CoDel (`drop_func` in `net/sched/sch_codel.c`) and CAKE on dequeue |
 //! | the same, from `__tcf_kfree_skb_list` | 7.0 | `tbf` for segments of super-packets that it has cut up (`bpf/crq_signals.bpf.c`) |
 //!
-//! `NOT_SPECIFIED` is no reason at all: everything that frees without one has it. It counts from that function, and
-//! besides only where struct Qdisc has no `to_free`, the list that came with reasons for drops on dequeue, and then, as
-//! all reasons, only for packets of the queue's device whose priority is a class of Weir's. On such kernels packets
-//! that are thrown away with their queue (when it is deleted or the interface goes down) are counted as well; `down`
-//! takes the programs off before it deletes queues.
+//! `NOT_SPECIFIED` is no reason at all: everything that frees without one has it, such as a receiving socket that has
+//! no room, TCP that frees the packet behind the last acknowledgement, or a driver that ends a transmission by
+//! `dev_kfree_skb_any` instead of `dev_consume_skb_any`. It counts from that function, and besides only where the
+//! kernel has no `QDISC_CONGESTED`, by which these three disciplines drop since they name reasons, and only if one of
+//! them is there; and then, as all reasons, only for packets of the queue's device whose priority is a class of Weir's.
+//! On such kernels packets that are thrown away with their queue (when it is deleted or the interface goes down) are
+//! counted as well; `down` takes the programs off before it deletes queues.
 
 use std::ffi::OsStr;
 
@@ -42,6 +44,8 @@ const SUBSYSTEM_PREFIX: &str = "QDISC_DROP_";
 const SUBSYSTEM_BOUNDS: &[&str] = &["QDISC_DROP_UNSPEC", "QDISC_DROP_MAX"];
 
 const UNSPECIFIED: &str = "SKB_DROP_REASON_NOT_SPECIFIED";
+/// Came with the reasons of all disciplines that drop what they dequeue.
+const CONGESTED: &str = "SKB_DROP_REASON_QDISC_CONGESTED";
 
 /// A subsystem's number stands in the upper half (`SKB_DROP_REASON_SUBSYS_SHIFT`, `include/net/dropreason.h`).
 const SUBSYSTEM_SHIFT: u32 = 16;
@@ -51,7 +55,7 @@ const SUBSYSTEM_SHIFT: u32 = 16;
 pub struct Reasons {
     /// Name and number of each.
     pub names: Vec<(String, u32)>,
-    /// Whether CoDel's drops on dequeue carry no reason in this kernel, so that packets without one count.
+    /// Whether drops on dequeue carry no reason in this kernel, so that packets without one count.
     pub unspecified: bool,
 }
 
@@ -84,16 +88,13 @@ impl Reasons {
         if !core.iter().any(|(name, _)| name.starts_with(CORE_PREFIX)) {
             return Err(KernelError::NoTracepoint { name: "skb:kfree_skb", since: "Linux 5.17" });
         }
-        let has_list = btf.type_by_name::<types::Struct<'_>>("Qdisc").is_some_and(|qdisc| {
-            qdisc.iter().any(|member| member.name.is_some_and(|name| name == OsStr::new("to_free")))
-        });
-        let unspecified = !has_list;
+        let subsystem = members(btf, "qdisc_drop_reason");
+        let unspecified = !core.iter().any(|(name, _)| name == CONGESTED) && subsystem.is_empty();
         let counts = |name: &str| {
             name.starts_with(CORE_PREFIX)
                 || CORE_NAMES.contains(&name)
                 || (unspecified && name == UNSPECIFIED)
         };
-        let subsystem = members(btf, "qdisc_drop_reason");
         let counts_there =
             |name: &str| name.starts_with(SUBSYSTEM_PREFIX) && !SUBSYSTEM_BOUNDS.contains(&name);
         let names = core
@@ -102,6 +103,13 @@ impl Reasons {
             .chain(subsystem.into_iter().filter(|(name, _)| counts_there(name)))
             .collect();
         Ok(Self { names, unspecified })
+    }
+
+    /// The same where no queue drops what it dequeues, so that no packet without a reason is a loss.
+    #[must_use]
+    pub fn without_dequeue(mut self) -> Self {
+        self.names.retain(|(name, _)| name != UNSPECIFIED);
+        Self { unspecified: false, ..self }
     }
 
     /// As the programs read it: a flag per core reason, the subsystem's number, a flag per reason of it.
@@ -154,6 +162,11 @@ mod tests {
             let generic = number("SKB_DROP_REASON_QDISC_DROP").expect("the generic reason");
             assert!(generic > 2 && generic < 256);
             assert_eq!(number("SKB_DROP_REASON_NOT_SPECIFIED").is_some(), reasons.unspecified);
+            let named = number(CONGESTED).or(number("QDISC_DROP_CONGESTED")).is_some();
+            assert_ne!(reasons.unspecified, named, "whoever drops what he dequeues says so, or nobody does");
+            let without = reasons.clone().without_dequeue();
+            assert!(!without.unspecified && !without.names.iter().any(|(name, _)| name == UNSPECIFIED));
+            assert_eq!(without.names.len() + usize::from(reasons.unspecified), reasons.names.len());
             assert_eq!(number("SKB_DROP_REASON_TC_EGRESS"), None);
             assert_eq!(number("QDISC_DROP_MAX"), None);
         }

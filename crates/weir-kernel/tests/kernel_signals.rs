@@ -84,7 +84,11 @@ fn until_empty(device: &str) {
 /// Programs at the queue of `device` in the namespace of the calling thread.
 fn classify(device: &str, name: &str, can_mark: bool) -> (Pins, Programs) {
     let (ifindex, netns) = identity(device);
-    let config = ProgramConfig { can_mark, ..ProgramConfig::new(Params::default(), 1024, ifindex, netns) };
+    let config = ProgramConfig {
+        can_mark,
+        drops_on_dequeue: true,
+        ..ProgramConfig::new(Params::default(), 1024, ifindex, netns)
+    };
     let pins = Pins::new(name);
     let programs = attach_to(Programs::load(&config).unwrap(), &pins.0);
     (pins, programs)

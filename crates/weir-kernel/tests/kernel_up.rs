@@ -609,3 +609,41 @@ fn a_program_whose_pin_stays_stays_attached() {
         assert_eq!((files("/run/weir"), files("/sys/fs/bpf/weir")), (vec![], vec![]));
     });
 }
+
+fn what_is_received_and_freed_here_is_no_loss_of_a_queue() {
+    let Some(world) = world() else { return };
+    let here = "fd00::9";
+    for (host, name, address) in [(&world.bottleneck, "to-s", here), (&world.server, "s", "fd00::1")] {
+        host.sh(&format!(
+            "echo 0 > /proc/sys/net/ipv6/conf/{name}/disable_ipv6; ip addr add {address}/64 dev {name} nodad"
+        ));
+    }
+    world.bottleneck.enter(|| {
+        up("to-s rate 100mbit standard bfifo limit 256kb responsive bfifo limit 256kb direction both")
+            .unwrap();
+    });
+    let listener = world.bottleneck.enter(move || std::net::TcpListener::bind((here, 0)).unwrap());
+    let to = listener.local_addr().unwrap();
+    let sender = world.server.spawn(move || {
+        use std::io::Write;
+        for _ in 0..8 {
+            let mut stream = std::net::TcpStream::connect(to).unwrap();
+            stream.write_all(&[1; 100_000]).unwrap();
+        }
+    });
+    for _ in 0..8 {
+        let (mut stream, _) = listener.accept().unwrap();
+        std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+    }
+    sender.join().unwrap();
+    pause(100);
+    world.bottleneck.enter(|| {
+        for bottleneck in kernel::model::Model::of("to-s").unwrap().bottlenecks {
+            let told = serde_json::to_value(&bottleneck).unwrap();
+            let queues = told["queues"].as_array().unwrap();
+            let drops: u64 = queues.iter().map(|queue| queue["drops"].as_u64().unwrap()).sum();
+            assert_eq!(told["counters"]["loss_packets"].as_u64(), Some(drops), "{told:#}");
+        }
+        down("to-s");
+    });
+}

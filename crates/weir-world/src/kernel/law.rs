@@ -30,6 +30,7 @@ impl Classifier {
             let (towards_server, _) = identify(&topology.bottleneck_server_iface)?;
             let config = ProgramConfig {
                 can_mark: tree.can_mark,
+                drops_on_dequeue: tree.drops_on_dequeue,
                 events: true,
                 admit_at_once: true,
                 ..ProgramConfig::new(params, LAW_CAPACITY as u32, ifindex, netns)

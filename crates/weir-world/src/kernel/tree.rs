@@ -44,6 +44,8 @@ pub(super) struct Tree {
     pub(super) burst: u64,
     /// Whether a queue can set CE.
     pub(super) can_mark: bool,
+    /// Whether a queue may drop what it dequeues.
+    pub(super) drops_on_dequeue: bool,
     /// Of each queue: packets leave it in the order in which they came.
     pub(super) in_order: Vec<bool>,
     /// Of each queue: its AQM refuses packets on arrival.
@@ -139,6 +141,7 @@ impl Tree {
             domains,
             burst,
             can_mark: branches.iter().any(|branch| branch.queue.can_mark()),
+            drops_on_dequeue: branches.iter().any(|branch| branch.queue.kind().drops_on_dequeue()),
             in_order: branches.iter().map(|branch| branch.queue.kind().is_in_order()).collect(),
             early: branches.iter().map(|branch| branch.queue.kind().refuses_early()).collect(),
             handles: branches.iter().map(|branch| branch.handle_text()).collect(),
