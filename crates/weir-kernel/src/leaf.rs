@@ -11,10 +11,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
-use weir_core::{Bytes, FULL_PACKET, Rate, Seed};
+use weir_core::{Bytes, FULL_PACKET, Rate, Seed, full_packet};
+use weir_qdisc::Limit;
 use weir_qdisc::config::{BuildContext, ConfigError, GivenQdisc, QdiscConfig};
 
-use super::setup::DEFAULT_RTT;
+use super::setup::{DEFAULT_RTT, LEAST_MTU};
 use super::words::nearest;
 
 /// A kind of queue discipline that may stand under one of the two classes.
@@ -132,14 +133,8 @@ impl LeafKind {
     #[must_use]
     pub fn trial(self) -> String {
         let needed = if self == Self::Cake { " unlimited" } else { "" };
-        let context = BuildContext {
-            rate: Rate::from_bits_per_sec(10_000_000),
-            rtt: DEFAULT_RTT,
-            mtu: FULL_PACKET,
-            seed: Seed::default(),
-        };
         let leaf = format!("{self}{needed}").parse::<Leaf>().ok();
-        let words = leaf.and_then(|leaf| leaf.queue().words(&context).ok());
+        let words = leaf.and_then(|leaf| leaf.queue().words(&usual()).ok());
         words.unwrap_or_else(|| self.name().to_owned())
     }
 
@@ -170,6 +165,16 @@ impl LeafKind {
 
     pub(super) fn keeps_mtu(self) -> bool {
         self.row().keeps_mtu
+    }
+}
+
+/// A link of 10 Mbit/s.
+fn usual() -> BuildContext {
+    BuildContext {
+        rate: Rate::from_bits_per_sec(10_000_000),
+        rtt: DEFAULT_RTT,
+        mtu: FULL_PACKET,
+        seed: Seed::default(),
     }
 }
 
@@ -290,9 +295,21 @@ impl Leaf {
         self.given.has(key)
     }
 
+    /// Whether it was given a key, such as `limit`.
+    pub(super) fn names(&self, key: &str) -> bool {
+        self.given.names(key)
+    }
+
     /// The same with `words`, unless they name a key that is named.
     pub(super) fn or(self, key: &str, words: &str) -> Result<Self, ConfigError> {
         if self.given.names(key) { Ok(self) } else { Ok(Self { given: self.given.with(words)?, ..self }) }
+    }
+
+    /// The same with `limit`, unless it names one; `None` where no interface can have that.
+    pub(super) fn limited(&self, limit: Limit) -> Option<Self> {
+        let limited = self.clone().or("limit", &format!("limit {limit}")).ok()?;
+        let context = BuildContext { mtu: full_packet(LEAST_MTU), ..usual() };
+        limited.queue().words(&context).is_ok().then_some(limited)
     }
 
     /// The words with another limit in bytes.

@@ -27,6 +27,7 @@ mod program;
 mod qdisc;
 mod queues;
 pub mod reasons;
+mod reload;
 mod setup;
 mod show;
 mod snapshot;

@@ -28,9 +28,9 @@ pub const DEFAULT_RTT: Duration = Duration::from_millis(100);
 pub const DEFAULT_SPLIT: SplitKind = SplitKind::Shared;
 /// Both queues unless others are given: the paper's first combination is drop-tail and CoDel; on a live link CoDel in
 /// both keeps delay low in both.
-const DEFAULT_QUEUE: &str = "codel";
+pub(super) const DEFAULT_QUEUE: &str = "codel";
 /// The least MTU of a link that carries IPv4, in bytes (RFC 791).
-const LEAST_MTU: u32 = 68;
+pub(super) const LEAST_MTU: u32 = 68;
 /// Below this a full packet takes more than a second and a half.
 const LOWEST_RATE: Rate = Rate::from_bits_per_sec(8_000);
 /// Above this a burst of one millisecond overflows HTB's 32-bit token times on some kernels, and no test was ever made.

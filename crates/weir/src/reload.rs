@@ -25,8 +25,11 @@ pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
         bail!("nothing is up on {device}; use `weir up dev {device} rate ...`");
     };
     // A file is all that is wanted; words alone change what is there.
-    let keys = if args.setup.config.is_some() { said } else { said.over(standing.keys) };
-    match setup(keys) {
+    let keys = match args.setup.config {
+        Some(_) => Ok(said),
+        None => standing.keys.changed_by(said).map_err(|error| error.to_string()),
+    };
+    match keys.and_then(setup) {
         Ok(setup) => bring(&setup, args.output),
         Err(wrong) => Ok(talk::wrong(&wrong)),
     }
