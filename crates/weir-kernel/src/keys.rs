@@ -27,20 +27,21 @@ impl LawKeys {
     /// # Errors
     /// When there is no such parameter or it does not take the value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SetupError> {
-        let is_preset = name == "preset";
         // Numbers and booleans as such, all else is text.
         let value = serde_json::from_str(value)
             .ok()
             .filter(|value: &serde_json::Value| value.is_number() || value.is_boolean())
             .unwrap_or_else(|| value.into());
-        self.0.insert(name.to_owned(), value.clone());
-        let known = |_| match is_preset {
-            true => {
-                SetupError::value("preset", &format!("{} is not robust, paper or comsys", unquoted(&value)))
-            }
-            false => self.params(MainSignal::Loss).expect_err("it was refused just now"),
-        };
-        self.params(MainSignal::Loss).map(drop).map_err(known)
+        self.0.insert(name.to_owned(), value);
+        self.check()
+    }
+
+    /// Whether there are such parameters and they take these values.
+    ///
+    /// # Errors
+    /// Names the first that is wrong, and what it may be.
+    pub fn check(&self) -> Result<(), SetupError> {
+        self.params(MainSignal::Loss).map(drop)
     }
 
     fn over(mut self, mut below: Self) -> Self {
@@ -59,8 +60,15 @@ impl LawKeys {
             }
         }
         let given = self.clone().over(Self::from(DEFAULT_PRESET));
-        let params: Params = serde_json::from_value(given.0.into())
-            .map_err(|error: serde_json::Error| SetupError::value("law", &error))?;
+        let refused = |error: serde_json::Error| {
+            let told = self.0.iter().find_map(|(name, value)| {
+                let said = alone(name, value.clone()).err()?;
+                Some(SetupError::value(name, &refusal(name, value, &said)))
+            });
+            // Else they are right each, but not together.
+            told.unwrap_or_else(|| SetupError::value("law", &error))
+        };
+        let params: Params = serde_json::from_value(given.0.into()).map_err(refused)?;
         if params.main_signal == MainSignal::Both {
             return Err(SetupError::value("main_signal", &"both needs a third queue; give loss or ecn"));
         }
@@ -75,8 +83,33 @@ impl From<Preset> for LawKeys {
     }
 }
 
-fn unquoted(value: &serde_json::Value) -> String {
-    format!("'{}'", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+/// Whether a parameter takes a value, all others being as they are by themselves.
+fn alone(name: &str, value: serde_json::Value) -> Result<Params, String> {
+    let table = serde_json::Map::from_iter([(name.to_owned(), value)]);
+    serde_json::from_value(table.into()).map_err(|error: serde_json::Error| error.to_string())
+}
+
+/// Why a parameter does not take a value; `said` is what its reader said.
+fn refusal(name: &str, value: &serde_json::Value, said: &str) -> String {
+    let value = value.as_str().map_or_else(|| value.to_string(), |text| format!("'{text}'"));
+    let may_be = match name {
+        "preset" => Some("robust, paper or comsys".to_owned()),
+        _ if alone(name, true.into()).is_ok() => Some("true or false".to_owned()),
+        _ => range(name),
+    };
+    may_be.map_or_else(|| said.to_owned(), |may_be| format!("{value} is not {may_be}"))
+}
+
+/// What a parameter that is a number may be: what its reader says of numbers that it cannot be, which the type bounds
+/// where nothing else does.
+fn range(name: &str) -> Option<String> {
+    let types = [u64::from(u32::MAX), u16::MAX.into(), u8::MAX.into()];
+    let told = types.into_iter().chain([1, 0]).find_map(|number| {
+        let said = alone(name, number.into()).err()?;
+        Some(said.split_once("use ")?.1.to_owned())
+    });
+    let of_type = || types.into_iter().find(|most| alone(name, (*most).into()).is_ok());
+    told.or_else(|| of_type().map(|most| format!("a whole number from 0 to {most}")))
 }
 
 /// What is wanted, as far as it was said. The keys of the file are these fields.

@@ -3,6 +3,7 @@
 mod assess;
 mod cli;
 mod down;
+mod file;
 mod generate;
 #[cfg(feature = "lab")]
 mod lab;

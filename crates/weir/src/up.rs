@@ -1,16 +1,13 @@
 //! `weir up`: words, flags and a file become a setup; what happens then is weir-link's.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use serde::Serialize;
-use weir_core::words;
 use weir_kernel::{Keys, Setup, Step, UpError};
 
 use crate::cli::{SetupArgs, StepOutput, UpArgs};
-use crate::{rates, talk};
+use crate::{file, rates, talk};
 
 /// Sets up, or says what it would do.
 pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
@@ -68,7 +65,7 @@ pub(crate) fn failed(error: &UpError) -> ExitCode {
 /// outer one is a file that cannot be read.
 pub(crate) fn keys(args: &SetupArgs) -> anyhow::Result<Result<Keys, String>> {
     let below = match &args.config {
-        Some(path) => read(path)?,
+        Some(path) => file::read(path)?,
         None => Ok((Keys::default(), toml::Table::new())),
     };
     let words = words(args);
@@ -121,24 +118,6 @@ fn words(args: &SetupArgs) -> Vec<String> {
         words.extend(given.then(|| word.to_owned()));
     }
     words
-}
-
-/// The keys of a file, and the file as it was written.
-fn read(path: &Path) -> anyhow::Result<Result<(Keys, toml::Table), String>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let read = toml::from_str(&text).and_then(|keys| Ok((keys, toml::from_str(&text)?)));
-    Ok(read.map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
-        format!("{}, line {line}: {}", path.display(), with_nearest(error.message().trim_end()))
-    }))
-}
-
-/// Puts "did you mean" in place of serde's "unknown field `x`, expected one of `a`, `b`".
-fn with_nearest(message: &str) -> String {
-    match words::unknown(message) {
-        Some((word, known)) => format!("'{word}' is not known{}", words::hint(word, known)),
-        None => message.to_owned(),
-    }
 }
 
 /// What was done, for programs.

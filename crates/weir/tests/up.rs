@@ -159,6 +159,10 @@ fn a_mistake_in_the_file_ends_as_one_in_the_words() {
             assert!(stderr(&output).contains(says), "{command}, {text:?}: {}", stderr(&output));
         }
     }
+    std::fs::write(&path, b"rate = \"50mbit\"\n# \xe9\n").unwrap();
+    let output = weir().args(["up", "dev", "lo", "--config"]).arg(&path).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("lo.toml, line 2: this is not UTF-8"), "{}", stderr(&output));
     // What is wrong with the machine is another matter.
     std::fs::write(&path, good).unwrap();
     let output = weir().args(["up", "dev", "no-such", "--config"]).arg(&path).output().unwrap();
