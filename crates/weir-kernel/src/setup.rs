@@ -33,6 +33,8 @@ pub(super) const DEFAULT_QUEUE: &str = "codel";
 pub(super) const LEAST_MTU: u32 = 68;
 /// Below this a full packet takes more than a second and a half.
 const LOWEST_RATE: Rate = Rate::from_bits_per_sec(8_000);
+/// A byte per second.
+const LOWEST_CLASS: Rate = Rate::from_bits_per_sec(8);
 /// Above this a burst of one millisecond overflows HTB's 32-bit token times on some kernels, and no test was ever made.
 const HIGHEST_RATE: Rate = Rate::from_bits_per_sec(400_000_000_000);
 /// The largest weight of a queue: with more the other one's turns would be shorter than a packet.
@@ -140,6 +142,7 @@ impl Setup {
             replace: keys.replace.unwrap_or_default(),
             keys,
         };
+        setup.check_classes()?;
         // What no interface can have is found without one, but the remedy is for a usual one.
         let possible = Self { mtu: LEAST_MTU, ..setup.clone() }.check_limits();
         possible.or_else(|error| setup.check_limits().and(Err(error)))?;
@@ -154,6 +157,25 @@ impl Setup {
         let setup = Self { mtu: mtu.min(LARGEST_MTU), ..self };
         setup.check_limits()?;
         Ok(setup)
+    }
+
+    /// `tc` gives the kernel whole bytes per second, and takes none for no rate.
+    fn check_classes(&self) -> Result<(), SetupError> {
+        for direction in self.direction.each() {
+            let [standard, responsive] = self.assured(*direction);
+            for (queue, own) in [("standard", standard), ("responsive", responsive)] {
+                if own < LOWEST_CLASS {
+                    let problem = format!(
+                        "'{}' of rate {} leaves the {queue} queue {own}, less than the {LOWEST_CLASS} that HTB counts; \
+                         give a higher rate or weights that are nearer to each other",
+                        self.sharing,
+                        self.rate_of(*direction)
+                    );
+                    return Err(SetupError::value("sharing", &problem));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_limits(&self) -> Result<(), SetupError> {
@@ -204,6 +226,12 @@ impl Setup {
     #[must_use]
     pub fn shares(&self, direction: Direction) -> [Rate; 2] {
         self.shape(direction).shares()
+    }
+
+    /// What the classes of the standard and of the responsive queue are sure of.
+    #[must_use]
+    pub fn assured(&self, direction: Direction) -> [Rate; 2] {
+        self.shape(direction).assured()
     }
 
     /// Flows that a table of `flows` has room for.

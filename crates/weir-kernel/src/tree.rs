@@ -130,6 +130,16 @@ impl<'a> Shape<'a> {
         [of_standard, bits - of_standard].map(Rate::from_bits_per_sec)
     }
 
+    /// What the classes of the standard and of the responsive queue are sure of: their shares, but with strict priority,
+    /// where both live on what they borrow, next to nothing.
+    #[must_use]
+    pub fn assured(&self) -> [Rate; 2] {
+        match self.branches {
+            Branches::Two { sharing: Sharing::StrictPriority, .. } => [TOKEN.min(self.rate); 2],
+            _ => self.shares(),
+        }
+    }
+
     fn full_packet(&self) -> u64 {
         full_packet(self.mtu).into()
     }
@@ -267,7 +277,7 @@ impl<'a> Tree<'a> {
             Branches::Two { queues, sharing, split, least_burst } => {
                 let strict = sharing == Sharing::StrictPriority;
                 let shares = shape.shares();
-                let own = if strict { [TOKEN.min(rate); 2] } else { shares };
+                let own = shape.assured();
                 let turns = quanta(own, shape.full_packet());
                 tree.link = Some(class);
                 for (at, choice, id) in

@@ -647,3 +647,25 @@ fn what_is_received_and_freed_here_is_no_loss_of_a_queue() {
         down("to-s");
     });
 }
+
+fn what_is_shown_of_a_class_is_what_it_has() {
+    let Some(world) = world() else { return };
+    world.bottleneck.enter(|| {
+        for words in [
+            "to-s rate 10mbit queues bfifo/bfifo sharing strict",
+            "to-s rate 10mbit queues bfifo/bfifo sharing 1:4",
+        ] {
+            up(words).unwrap();
+            let model = kernel::model::Model::of("to-s").unwrap();
+            for queue in &model.bottlenecks[0].queues {
+                let classes = said("tc class show dev to-s");
+                let class =
+                    classes.lines().find(|line| line.contains(&format!("htb {} ", queue.classid))).unwrap();
+                let rate = format!("rate {}Kbit ", queue.assured_bits_per_second / 1000);
+                let rate = rate.replace("000Kbit", "Mbit");
+                assert!(class.contains(&rate), "{words}: {rate} is not in {class}");
+            }
+        }
+        down("to-s");
+    });
+}

@@ -170,7 +170,7 @@ fn handle(handle: u32) -> String {
 
 fn queues(instance: &Instance, disciplines: &[Discipline]) -> Vec<Queue> {
     let setup = &instance.setup;
-    let [standard, responsive] = setup.shares(instance.direction);
+    let [standard, responsive] = setup.assured(instance.direction);
     let root = handle(HTB_HANDLE);
     // Under a root of somebody else these handles are somebody else's, too.
     let ours = shaper(disciplines).is_some();

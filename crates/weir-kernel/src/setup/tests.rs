@@ -57,6 +57,15 @@ fn shares_are_lent_unless_the_split_is_hard() {
 }
 
 #[test]
+fn a_class_is_told_by_what_it_is_sure_of() {
+    let assured = |line: &str| setup(line).assured(Direction::Egress).map(|rate| rate.bits_per_sec());
+    assert_eq!(assured("eth0 rate 10mbit sharing 1:3"), [2_500_000, 7_500_000]);
+    assert_eq!(assured("eth0 rate 10mbit sharing strict"), [8_000; 2], "both live on what they borrow");
+    // A byte a second is the least that a class can have.
+    assert_eq!(assured("eth0 rate 8kbit sharing 1000:1 queues bfifo/bfifo"), [7992, 8]);
+}
+
+#[test]
 fn limits_are_of_the_interface() {
     let setup = setup("eth0 rate 1mbit standard bfifo limit 1400b responsive pfifo limit 1bdp");
     let error = setup.clone().with_mtu(1500).unwrap_err().to_string();
@@ -121,6 +130,10 @@ fn what_cannot_work_is_refused_by_key() {
         ("eth0 rate 1mbit standard bfifo limit 4gb", "the kernel counts up to 4294967295"),
         ("eth0 rate 1mbit sharing 0:5", "sharing: '0:5' is not STANDARD:RESPONSIVE in weights"),
         ("eth0 rate 1mbit sharing 1:2:3", "sharing: '1:2:3' is not"),
+        (
+            "eth0 rate 8kbit sharing 1:1000 queues bfifo/bfifo",
+            "sharing: '1:1000' of rate 8kbit leaves the standard queue 7bit",
+        ),
         ("eth0 rate 1mbit sharing strict split hard", "split: strict priority"),
         ("eth0 rate 1mbit sharing flows", "sharing: the weights of HTB's classes do not follow flows"),
         ("eth0 rate 1mbit standard cake unlimited limit 10p", "'limit' is not a word of cake"),
