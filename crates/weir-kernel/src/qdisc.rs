@@ -21,6 +21,7 @@ const CLSACT_SIDES: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_STAB: u16 = 8;
+const TCA_INGRESS_BLOCK: u16 = 13;
 /// Attributes of a link (linux/if_link.h).
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
@@ -77,6 +78,9 @@ pub struct Qdisc {
     pub parent: u32,
     /// Whether it has a size table, which the kernel does not give back.
     pub sized: bool,
+    /// The block of filters that it has in common with other interfaces for what is received, by its number.
+    #[serde(default)]
+    pub shared_block: Option<u32>,
     /// Its options, as they came.
     #[serde(with = "hex")]
     pub options: Option<Vec<u8>>,
@@ -105,6 +109,7 @@ impl Qdisc {
             handle: u32_at(message, 8),
             parent: u32_at(message, 12),
             sized: false,
+            shared_block: None,
             options: None,
         };
         for (kind, value) in attributes(body) {
@@ -112,6 +117,7 @@ impl Qdisc {
                 TCA_KIND => qdisc.kind = text_of(value),
                 TCA_OPTIONS => qdisc.options = Some(value.to_vec()),
                 TCA_STAB => qdisc.sized = true,
+                TCA_INGRESS_BLOCK => qdisc.shared_block = Some(u32_at(value, 0)),
                 _ => {}
             }
         }
@@ -346,8 +352,14 @@ mod tests {
     #[test]
     fn a_qdisc_survives_the_journal() {
         for options in [None, Some(vec![]), Some(vec![0, 1, 0xab, 0xff])] {
-            let qdisc =
-                Qdisc { kind: "pfifo".into(), handle: 0x8001_0000, parent: u32::MAX, sized: false, options };
+            let qdisc = Qdisc {
+                kind: "pfifo".into(),
+                handle: 0x8001_0000,
+                parent: u32::MAX,
+                sized: false,
+                shared_block: None,
+                options,
+            };
             let text = serde_json::to_string(&qdisc).unwrap();
             assert_eq!(serde_json::from_str::<Qdisc>(&text).unwrap(), qdisc, "{text}");
         }

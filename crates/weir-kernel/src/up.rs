@@ -99,6 +99,10 @@ fn examine(seen: &Seen, setup: &Setup) -> Result<Vec<Step>, UpError> {
     if receives && !stands {
         seen.others().and_then(|others| others.refusal()).map_or(Ok(()), Err)?;
     }
+    let shared = seen.qdiscs.ingress().and_then(|qdisc| Some((qdisc.kind.clone(), qdisc.shared_block?)));
+    if let Some((kind, block)) = shared.filter(|_| receives || Hook::of_this_kernel() == Hook::Clsact) {
+        return Err(UpError::SharedBlock { device: setup.device.clone(), kind, block });
+    }
     // It would take programs for either side, and have them all see what is received.
     if Hook::of_this_kernel() == Hook::Clsact
         && seen.qdiscs.ingress().is_some_and(|qdisc| qdisc.kind == "ingress")

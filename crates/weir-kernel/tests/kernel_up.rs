@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use weir_kernel::attach::Hook;
 use weir_kernel::{self as kernel, Phase, Setup, Step, UpError};
 use weir_testkit::bpf::{self, At};
 use weir_testkit::world::{SERVER, World};
@@ -667,5 +668,24 @@ fn what_is_shown_of_a_class_is_what_it_has() {
             }
         }
         down("to-s");
+    });
+}
+
+fn a_block_of_filters_that_others_share_is_refused() {
+    let Some(world) = world() else { return };
+    world.bottleneck.enter(|| {
+        said("tc qdisc add dev to-s ingress_block 22 clsact");
+        let before = everything("to-s");
+        let error = refusal("to-s rate 10mbit queues bfifo/bfifo direction both");
+        assert!(
+            error.contains("ingress_block 22") && error.contains("tc qdisc del dev to-s clsact"),
+            "{error}"
+        );
+        assert_as(&before, "to-s", "refused");
+        if Hook::of_this_kernel() == Hook::Tcx {
+            up("to-s rate 10mbit queues bfifo/bfifo").unwrap();
+            down("to-s");
+            assert_as(&before, "to-s", "what is sent needs no filter");
+        }
     });
 }

@@ -62,6 +62,7 @@ fn followed(line: &str) -> String {
         handle,
         parent: 0,
         sized: false,
+        shared_block: None,
         options: None,
     };
     let seen = [

@@ -117,6 +117,20 @@ pub enum UpError {
         /// The interface.
         device: String,
     },
+    /// Filters that hold for other interfaces too.
+    #[error(
+        "{device} shares the filters of its qdisc '{kind}' with other interfaces (ingress_block {block}), so that Weir cannot \
+         have one for {device} alone; give it filters of its own with `tc qdisc del dev {device} {kind}` and \
+         `tc qdisc add dev {device} clsact`, or use 'direction egress'"
+    )]
+    SharedBlock {
+        /// The interface.
+        device: String,
+        /// The qdisc's kind.
+        kind: String,
+        /// The number of the block.
+        block: u32,
+    },
     /// Chains of nftables that would see nothing of what is received.
     #[error(
         "what {device} receives cannot be shaped while chains of nftables hang at its ingress ({chains}): packets that were \
