@@ -6,6 +6,7 @@
 //! step.
 
 use std::io;
+use std::path::Path;
 
 use weir_core::ETHERNET_MTU;
 
@@ -19,6 +20,9 @@ use super::setup::{Direction, Setup, SetupError};
 use super::step::{Action, Step, bpffs_is_mounted};
 use super::tree;
 use super::up::UpError;
+
+/// There while the kernel has IPv6.
+const IPV6: &str = "/proc/sys/net/ipv6/conf";
 
 /// What is there.
 #[derive(Debug)]
@@ -247,10 +251,12 @@ impl Seen {
                 }
             }
             None => {
-                let lines = vec![
-                    format!("link add {name} type ifb"),
-                    format!("link set {name} mtu {mtu} txqueuelen 1000 up"),
-                ];
+                let mut lines = vec![format!("link add {name} type ifb")];
+                // Else it sends packets of its own through the queues. A kernel without IPv6 does not know the word.
+                if Path::new(IPV6).exists() {
+                    lines.push(format!("link set {name} addrgenmode none"));
+                }
+                lines.push(format!("link set {name} mtu {mtu} txqueuelen 1000 up"));
                 steps.push(Step::new(purpose, Action::Ip(lines)));
             }
         }

@@ -11,7 +11,7 @@ use super::journal::Lock;
 use super::mounts;
 use super::plan::Seen;
 use super::qdisc::{self, LinkState};
-use super::setup::{Direction, Setup};
+use super::setup::{Direction, Directions, Setup};
 use super::step::{Runner, Step};
 use super::superpackets;
 use super::sweep::{self, first, sweep};
@@ -137,6 +137,14 @@ fn warnings(seen: &Seen, setup: &Setup) -> Vec<String> {
                 largest.into_iter().flat_map(|bytes| superpackets::warnings(setup, *direction, bytes)),
             );
         }
+    }
+    if setup.direction != Directions::Egress && seen.link.as_ref().is_some_and(|link| link.kind == "ifb") {
+        let device = &setup.device;
+        warnings.push(format!(
+            "{device} is an IFB device, which receives nothing: what others redirect to it is sent through it, and \
+             'direction {}' shapes none of that on the way in; use 'direction egress'",
+            setup.direction
+        ));
     }
     if setup.direction.each().contains(&Direction::Ingress)
         && let Some(others) = seen.others()

@@ -460,11 +460,13 @@ fn what_cannot_be_is_refused_before_anything_changes() {
     });
 }
 
+/// The name of the IFB device of an interface of this namespace.
 fn ifb_of(device: &str) -> String {
     let shown = said(&format!("ip -o link show {device}"));
     kernel::ifb_name(shown.split(':').next().unwrap().trim().parse().unwrap())
 }
 
+#[test]
 fn an_ifb_device_that_is_down_is_a_fault_that_a_reload_mends() {
     let Some(world) = world() else { return };
     let words = "to-s rate 100mbit queues bfifo/bfifo direction both";
@@ -487,6 +489,7 @@ fn an_ifb_device_that_is_down_is_a_fault_that_a_reload_mends() {
     world.bottleneck.enter(|| down("to-s"));
 }
 
+#[test]
 fn the_ifb_device_is_no_interface_to_go_up_or_down_by_itself() {
     let Some(world) = world() else { return };
     world.bottleneck.enter(|| {
@@ -517,6 +520,7 @@ fn the_ifb_device_is_no_interface_to_go_up_or_down_by_itself() {
     });
 }
 
+#[test]
 fn an_ifb_device_of_the_operator_stays_whatever_its_name() {
     let Some(world) = world() else { return };
     world.bottleneck.enter(|| {
@@ -534,6 +538,7 @@ fn an_ifb_device_of_the_operator_stays_whatever_its_name() {
     });
 }
 
+#[test]
 fn a_renamed_interface_goes_down_by_either_name() {
     let Some(world) = world() else { return };
     world.bottleneck.enter(|| {
@@ -556,6 +561,7 @@ fn a_renamed_interface_goes_down_by_either_name() {
     });
 }
 
+#[test]
 fn a_command_elsewhere_forgets_nothing_that_down_still_needs() {
     let Some(world) = world() else { return };
     world.bottleneck.sh("tc qdisc replace dev to-s root handle 12: pfifo limit 77");
@@ -587,6 +593,7 @@ fn a_command_elsewhere_forgets_nothing_that_down_still_needs() {
     });
 }
 
+#[test]
 fn a_program_whose_pin_stays_stays_attached() {
     let Some(world) = world() else { return };
     let pins = world.bottleneck.enter(|| {
@@ -611,6 +618,7 @@ fn a_program_whose_pin_stays_stays_attached() {
     });
 }
 
+#[test]
 fn what_is_received_and_freed_here_is_no_loss_of_a_queue() {
     let Some(world) = world() else { return };
     let here = "fd00::9";
@@ -649,6 +657,46 @@ fn what_is_received_and_freed_here_is_no_loss_of_a_queue() {
     });
 }
 
+#[test]
+fn a_block_of_filters_that_others_share_is_refused() {
+    let Some(world) = world() else { return };
+    world.bottleneck.enter(|| {
+        said("tc qdisc add dev to-s ingress_block 22 clsact");
+        let before = everything("to-s");
+        let error = refusal("to-s rate 10mbit queues bfifo/bfifo direction both");
+        assert!(
+            error.contains("ingress_block 22") && error.contains("tc qdisc del dev to-s clsact"),
+            "{error}"
+        );
+        assert_as(&before, "to-s", "refused");
+        if Hook::of_this_kernel() == Hook::Tcx {
+            up("to-s rate 10mbit queues bfifo/bfifo").unwrap();
+            down("to-s");
+            assert_as(&before, "to-s", "what is sent needs no filter");
+        }
+    });
+}
+
+#[test]
+fn an_ifb_device_has_no_address_and_receives_nothing() {
+    let Some(world) = world() else { return };
+    world.bottleneck.enter(|| {
+        said("echo 0 > /proc/sys/net/ipv6/conf/default/disable_ipv6");
+        up("to-s rate 10mbit queues bfifo/bfifo direction both").unwrap();
+        let ifb = ifb_of("to-s");
+        pause(100);
+        assert_eq!(said(&format!("ip -o addr show {ifb}")), "");
+        down("to-s");
+        said("ip link add ifb7 type ifb; ip link set ifb7 up");
+        let told = |words: &str| kernel::plan(&setup(words)).unwrap().warnings.join(" ");
+        assert!(told("ifb7 rate 10mbit direction both").contains("ifb7 is an IFB device"));
+        assert!(told("ifb7 rate 10mbit direction ingress").contains("use 'direction egress'"));
+        assert!(!told("ifb7 rate 10mbit").contains("IFB"));
+        assert!(!told("to-s rate 10mbit direction both").contains("IFB"));
+    });
+}
+
+#[test]
 fn what_is_shown_of_a_class_is_what_it_has() {
     let Some(world) = world() else { return };
     world.bottleneck.enter(|| {
@@ -668,24 +716,5 @@ fn what_is_shown_of_a_class_is_what_it_has() {
             }
         }
         down("to-s");
-    });
-}
-
-fn a_block_of_filters_that_others_share_is_refused() {
-    let Some(world) = world() else { return };
-    world.bottleneck.enter(|| {
-        said("tc qdisc add dev to-s ingress_block 22 clsact");
-        let before = everything("to-s");
-        let error = refusal("to-s rate 10mbit queues bfifo/bfifo direction both");
-        assert!(
-            error.contains("ingress_block 22") && error.contains("tc qdisc del dev to-s clsact"),
-            "{error}"
-        );
-        assert_as(&before, "to-s", "refused");
-        if Hook::of_this_kernel() == Hook::Tcx {
-            up("to-s rate 10mbit queues bfifo/bfifo").unwrap();
-            down("to-s");
-            assert_as(&before, "to-s", "what is sent needs no filter");
-        }
     });
 }
