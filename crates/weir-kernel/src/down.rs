@@ -18,6 +18,8 @@ pub struct Down {
     pub devices: Vec<String>,
     /// The steps, in order.
     pub steps: Vec<Step>,
+    /// What may surprise.
+    pub warnings: Vec<String>,
 }
 
 /// Takes Weir off an interface of the calling thread's network namespace, by the name that it has or had at `up`, and
@@ -73,9 +75,13 @@ fn run(
     }
     let mut runner = Runner::new(on_step);
     let mut done = Down::default();
+    let mut unread_pins = None;
     let here = here.iter().map(|link| {
         // Read when its turn has come: another interface's steps may have taken something away.
-        let steps = Seen::of_index(link.index, &links).map(|seen| seen.steps_back());
+        let steps = Seen::of_index(link.index, &links).map(|seen| {
+            unread_pins = unread_pins.take().or_else(|| seen.unread_pins());
+            seen.steps_back()
+        });
         (link.name.clone(), steps)
     });
     for (name, steps) in here.chain(left.into_iter().map(|(name, steps)| (name, Ok(steps)))) {
@@ -88,6 +94,7 @@ fn run(
             done.steps.extend(steps);
         }
     }
+    done.warnings.extend(unread_pins.filter(|_| !act));
     Ok(done)
 }
 

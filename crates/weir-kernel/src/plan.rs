@@ -17,7 +17,7 @@ use super::ingress::Others;
 use super::journal::{Before, Journal, NamespaceId, Phase};
 use super::qdisc::{self, LinkState, Qdisc, Qdiscs};
 use super::setup::{Direction, Setup, SetupError};
-use super::step::{Action, Step, bpffs_is_mounted};
+use super::step::{Action, BPFFS, Step, bpffs_is_mounted};
 use super::tree;
 use super::up::UpError;
 
@@ -114,6 +114,19 @@ impl Seen {
 
     fn device(&self) -> &str {
         self.link.as_ref().map_or("", |link| &link.name)
+    }
+
+    /// What is to be said of a plan where something is up whose programs and tables this process may not look at.
+    pub(super) fn unread_pins(&self) -> Option<String> {
+        let is_denied =
+            std::fs::read_dir(BPFFS).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        let is_ours = self.journal.is_some() || self.root_is_ours() || tree::is_ours(self.ifb_qdiscs.root());
+        (is_denied && is_ours).then(|| {
+            format!(
+                "what is pinned in {BPFFS} cannot be read without privileges: the lines are those for programs and tables \
+                 that are gone; run it as root to see those for what is there"
+            )
+        })
     }
 
     /// Whether the root is the one that `up` made.

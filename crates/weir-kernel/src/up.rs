@@ -36,7 +36,9 @@ pub fn plan(setup: &Setup) -> Result<Up, UpError> {
     let seen = Seen::of_own(&setup.device)?;
     let setup = &seen.fitted(setup)?;
     let steps = first(leftovers(&seen)?).chain(examine(&seen, setup)?).collect();
-    Ok(Up { steps, warnings: warnings(&seen, setup) })
+    let mut warnings = warnings(&seen, setup);
+    warnings.extend(seen.unread_pins());
+    Ok(Up { steps, warnings })
 }
 
 /// Puts CRQ on an interface of the calling thread's network namespace, or changes what is there. `on_step` gets

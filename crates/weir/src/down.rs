@@ -38,8 +38,11 @@ fn tell_all(args: &DownArgs, device: Option<&str>, done: &Down) -> anyhow::Resul
         Some(device) => device.to_owned(),
         None => done.devices.join(", "),
     };
+    for warning in &done.warnings {
+        talk::say!("weir: warning: {warning}");
+    }
     if args.output.json {
-        talk::print_json(&Told { device: &names, steps: tell(&done.steps), warnings: &[] })?;
+        talk::print_json(&Told { device: &names, steps: tell(&done.steps), warnings: &done.warnings })?;
     } else if args.output.dry_run {
         print_lines(&done.steps)?;
     } else if done.steps.is_empty() {

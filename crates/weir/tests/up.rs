@@ -70,6 +70,17 @@ fn a_dry_run_prints_the_lines_and_changes_nothing() {
         stderr(&tried)
     );
     wire.assert_as(&before, "a user without privileges");
+    // What is pinned nobody else may look at, so that its steps would be guesses.
+    wire.must("up w0 rate 500mbit queues bfifo/bfifo limit 1mb flows 64");
+    for line in ["up w0 rate 500mbit queues bfifo/bfifo limit 1mb flows 64", "reload w0", "down w0"] {
+        let asked = as_nobody(&format!("{line} --dry-run"));
+        assert!(
+            stderr(&asked).contains("/sys/fs/bpf cannot be read without privileges"),
+            "{line}: {asked:?}"
+        );
+        assert!(!stderr(&wire.must(&format!("{line} --dry-run"))).contains("privileges"), "{line}");
+    }
+    wire.must("down w0");
 }
 
 #[test]
