@@ -75,11 +75,12 @@ pub fn up(setup: &Setup, on_step: &mut dyn FnMut(&Step) -> ControlFlow<()>) -> R
     }
 }
 
-/// What is up on an interface, if it is complete.
+/// What is up on an interface, if it is complete, for one who is to change it.
 ///
 /// # Errors
-/// When there is no such interface, or its journal cannot be read.
+/// When there is no such interface, its journal cannot be read, or these mounts end with the command.
 pub fn standing(device: &str) -> Result<Option<Setup>, UpError> {
+    mounts::check("reload")?;
     Ok(Seen::of_own(device)?.standing().cloned())
 }
 

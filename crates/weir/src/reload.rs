@@ -12,7 +12,8 @@ use crate::up::{bring, failed, keys, setup};
 pub(crate) fn run(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
     let said = match keys(&args.setup)? {
         Ok(keys) => keys,
-        Err(wrong) => return Ok(talk::wrong(&wrong)),
+        // Its words are those of weir up.
+        Err(wrong) => return Ok(talk::wrong(&wrong.replace("a word of weir up", "a word of weir reload"))),
     };
     let Some(device) = said.dev.clone() else {
         return Ok(talk::wrong(&"no device is given; add 'dev eth0'"));

@@ -35,7 +35,7 @@ struct Wanted {
 
 /// Shows what there is. Nothing to show is no failure; an interface that is not there and a damaged bottleneck are.
 pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<ExitCode> {
-    let wanted = match wanted(&args.what) {
+    let wanted = match wanted("show", &args.what) {
         Ok(wanted) => wanted,
         Err(message) => return Ok(talk::wrong(&message)),
     };
@@ -79,7 +79,7 @@ pub(crate) fn now_unix_s() -> f64 {
 }
 
 /// Reads `[flows] [dev DEVICE | DEVICE]`, in any order.
-fn wanted(words: &[String]) -> Result<Wanted, String> {
+fn wanted(verb: &str, words: &[String]) -> Result<Wanted, String> {
     let mut wanted = Wanted::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -92,13 +92,14 @@ fn wanted(words: &[String]) -> Result<Wanted, String> {
                 let remedy = "did you mean 'flows'? An interface of that name is 'dev flow'";
                 return Err(format!("'flow' is not known; {remedy}"));
             }
-            "dev" => words.next().ok_or("dev needs the name of an interface, as in: weir show dev eth0")?,
+            "dev" => words
+                .next()
+                .ok_or_else(|| format!("dev needs the name of an interface, as in: weir {verb} dev eth0"))?,
             _ => word,
         };
         if let Some(first) = wanted.device.replace(device.clone()) {
             return Err(format!(
-                "'{first}' and '{device}' are two interfaces; name one, or none for all, as in: weir show flows dev \
-                 eth0"
+                "'{first}' and '{device}' are two interfaces; name one, or none for all, as in: weir {verb} dev eth0"
             ));
         }
     }
@@ -107,7 +108,7 @@ fn wanted(words: &[String]) -> Result<Wanted, String> {
 
 /// Reads `[dev DEVICE | DEVICE]`.
 pub(crate) fn device(words: &[String]) -> Result<Option<String>, String> {
-    match wanted(words)? {
+    match wanted("top", words)? {
         Wanted { flows: true, .. } => Err("'flows' is a word of weir show; weir top shows flows".to_owned()),
         Wanted { device, .. } => Ok(device),
     }
@@ -118,7 +119,7 @@ mod tests {
     use super::{Wanted, device, wanted};
 
     fn read(text: &str) -> Result<Wanted, String> {
-        wanted(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        wanted("show", &text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
@@ -138,5 +139,9 @@ mod tests {
         assert!(read("dev").unwrap_err().contains("dev needs"));
         assert!(read("eth0 eth1").unwrap_err().contains("'eth0' and 'eth1'"));
         assert!(device(&["flows".to_owned()]).is_err());
+        for words in [&["dev"][..], &["eth0", "eth1"]] {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert!(device(&words).unwrap_err().ends_with("as in: weir top dev eth0"));
+        }
     }
 }

@@ -87,7 +87,7 @@ fn ip_netns_exec_is_refused_with_the_command_that_works() {
     assert_ne!(standing, clean);
     refused(&named.exec(&format!("{WEIR} down dev lo")), "down", &standing);
     refused(&named.exec(&format!("{WEIR} down --all")), "down", &standing);
-    refused(&named.exec(&format!("{WEIR} reload dev lo rate 30mbit")), "up", &standing);
+    refused(&named.exec(&format!("{WEIR} reload dev lo rate 30mbit")), "reload", &standing);
     // A shell there holds these mounts for as long as it lasts, and no longer.
     let shell = Command::new("ip")
         .args(["netns", "exec", &named.0, "sh", "-c", &format!("{WEIR} {UP} sharing 1:2; exit $?")])

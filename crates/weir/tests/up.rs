@@ -240,6 +240,8 @@ fn slips_are_answered_with_what_was_meant() {
         ("down a b", 2, "give one interface"),
         ("reload", 2, "no device is given"),
         ("reload lo rate 5mbit", 1, "nothing is up on lo"),
+        ("reload lo splt hard", 2, "'splt' is not a word of weir reload; did you mean 'split'?"),
+        ("top --json dev", 2, "as in: weir top dev eth0"),
         ("show flow", 2, "did you mean 'flows'?"),
         ("show no-such", 1, "there is no interface 'no-such' here; there are lo"),
         ("show dev no-such", 1, "there is no interface 'no-such' here; there are lo"),
