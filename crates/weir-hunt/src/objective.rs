@@ -89,7 +89,7 @@ fn stall(flow: &Flow, result: &RunResult, row: usize) -> Option<f64> {
     // When it set out, which may be drawn.
     let start = seen.start_s;
     let end = flow.duration.map_or(f64::INFINITY, |duration| start + duration.as_secs_f64());
-    let end = seen.fct_s.map_or(end, |took| end.min(start + took));
+    let end = seen.completed_s.map_or(end, |completed| end.min(completed));
     let (from, to) = (from.max(start), to.min(end));
     let bins = series.flows.get(row)?;
     let (mut longest, mut since) = (0.0f64, from);

@@ -165,6 +165,9 @@ pub struct FlowResult {
     /// Flow completion time in seconds, from request to last byte at the receiver; none if it did not complete, or had
     /// no number of bytes to transfer.
     pub fct_s: Option<f64>,
+    /// When that last byte was there, seconds into the run: the handshake comes between `start_s` and the request.
+    #[serde(default)]
+    pub completed_s: Option<f64>,
     /// Bytes of payload that the receiver got.
     pub received_bytes: u64,
     /// Mean payload rate over the flow's life in bit/s.

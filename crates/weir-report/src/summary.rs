@@ -67,11 +67,12 @@ pub fn render(table: &Table) -> String {
     table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// A flow's completion time; a flow that was to last for a time, or as long as the others, has none to reach.
+/// A flow's completion time; a flow that was to last for a time, or as long as the others, has none to reach, and nobody
+/// waits for datagrams.
 fn completion(flow: &FlowResult) -> String {
     match flow.fct_s {
         Some(fct) => format!("{fct:.2} s"),
-        None if flow.wanted_bytes.is_some() => "unfinished".to_owned(),
+        None if flow.wanted_bytes.is_some() && flow.stack != "udp" => "unfinished".to_owned(),
         None => "-".to_owned(),
     }
 }

@@ -97,6 +97,7 @@ const FLOWS: &[Column] = &[
     number("start_s"),
     integer("wanted_bytes"),
     number("fct_s"),
+    number("completed_s"),
     integer("received_bytes"),
     number("goodput_bps"),
     number("throughput_bps"),

@@ -165,6 +165,7 @@ fn result(name: &str, sketches: &[Sketch], isolate: bool) -> RunResult {
             start_s: flow.start_s,
             wanted_bytes: flow.fct_s.map(|_| received_bytes),
             fct_s: flow.fct_s,
+            completed_s: flow.fct_s.map(|fct| flow.start_s + fct),
             received_bytes,
             goodput_bps: received_bytes as f64 * 8.0 * 0.96 / flow.fct_s.unwrap_or(20.0 - flow.start_s),
             throughput_bps: (received_bytes as f64 * 8.0 / flow.fct_s.unwrap_or(20.0 - flow.start_s)).round(),

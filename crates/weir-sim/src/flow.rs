@@ -354,8 +354,12 @@ pub struct FlowReport {
     pub marked: u64,
     /// Payload bytes of a two-way flow that its receiver has sent back and that arrived.
     pub answered: u64,
-    /// When the first packet was sent.
+    /// When the first packet was sent. A sender without a route stands at its link, and so does its clock.
     pub started: Option<Time>,
+    /// When the request for its data left the receiver, at the earliest when the network began; with a SYN-ACK of its
+    /// own, when that had come. On the clock of the links. Nobody asks for datagrams, nor a connection of two sub-flows,
+    /// which the sender opens: of these, when the first packet left the sender.
+    pub asked: Option<Time>,
     /// When the last byte of a limited flow arrived.
     pub finished: Option<Time>,
     /// Looks at the sender, ten milliseconds apart or more.
@@ -567,6 +571,18 @@ impl Flow {
             Some(routed) => (routed.rounds[0] + routed.rounds[1]) / 2,
             None => self.back + self.around,
         }
+    }
+
+    /// When what its sender begins at `now` was asked for; nothing while only a SYN-ACK has been.
+    pub(crate) fn asked(&self, now: Time) -> Option<Time> {
+        let before = match (&self.source, &self.twin) {
+            (Source::Datagrams { .. }, _) => Duration::ZERO,
+            (Source::Connection(_), None) if self.control[0] => return None,
+            (Source::Connection(_), None) => self.request(),
+            (Source::Connection(_), Some(_)) if self.routed.is_some() => Duration::ZERO,
+            (Source::Connection(_), Some(_)) => self.around / 2,
+        };
+        Some(now - before)
     }
 
     /// Whether a limited flow has done what it was to do.

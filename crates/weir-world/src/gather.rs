@@ -245,6 +245,7 @@ fn flow_result(flow: &Flow, seen: &traffic::FlowResult, record: &FlowRecord, win
         fct_s: seen.fct.map(|fct| fct.as_secs_f64()),
         received_bytes,
         goodput_bps: per_second(received_bytes, life),
+        completed_s: seen.fct.and(seen.finished).map(Time::as_secs_f64),
         throughput_bps: per_second(record.departed_bytes, life),
         sojourn_mean_ms: waited.mean,
         sojourn_p50_ms: waited.p50,

@@ -365,8 +365,16 @@ fn flow_result(
         congestion_events: sample.marked,
     };
     let limited = flow.bytes.is_some() || flow.duration.is_some();
-    let finished = report.finished.or((!limited).then_some(end));
-    let started = report.started;
+    let started = report.asked;
+    // As in the other worlds: a client that wants data for a time has had them so long after it asked.
+    let had = started.zip(flow.duration.filter(|_| flow.bytes.is_none() && flow.stack != Stack::Udp));
+    let finished = match (report.finished, had) {
+        (Some(stopped), Some((started, duration))) => Some(stopped.min(started + duration)),
+        (finished, _) => finished.or((!limited).then_some(end)),
+    };
+    // A client waits for no datagrams: nobody has asked for so many.
+    let completes = flow.bytes.is_some() && flow.stack != Stack::Udp;
+    let completed = report.finished.filter(|_| completes);
     traffic::FlowResult {
         name: flow.name.clone(),
         stack: flow.stack,
@@ -374,7 +382,7 @@ fn flow_result(
         handshake: None,
         started,
         finished: finished.or(Some(end)),
-        fct: flow.bytes.and(report.finished).zip(started).map(|(finished, started)| finished.since(started)),
+        fct: completed.zip(started).map(|(completed, started)| completed.since(started)),
         bytes: report.bytes,
         complete: !limited || report.finished.is_some(),
         ecn: Some(flow.ecn),

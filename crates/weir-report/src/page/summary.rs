@@ -104,14 +104,13 @@ pub(super) fn sentences(result: &RunResult) -> String {
         out.push_str(&format!(" Totals count {window}."));
     }
     let completed: Vec<&FlowResult> = result.flows.iter().filter(|flow| flow.fct_s.is_some()).collect();
-    let last =
-        completed.iter().filter_map(|flow| flow.fct_s.map(|fct| flow.start_s + fct)).fold(0.0, f64::max);
+    let last = completed.iter().filter_map(|flow| flow.completed_s).reduce(f64::max);
     match completed.len() {
-        // Flows that were to last a time, or as long as the others, have nothing to complete.
-        0 if result.flows.iter().all(|flow| flow.wanted_bytes.is_none()) => {}
+        // Flows that were to last a time, or as long as the others, have nothing to complete, nor have datagrams.
+        0 if result.flows.iter().all(|flow| flow.wanted_bytes.is_none() || flow.stack == "udp") => {}
         0 => out.push_str(" No flow completed."),
-        1 => out.push_str(&format!(" One flow completed, at {}.", seconds(Some(last)))),
-        many => out.push_str(&format!(" {many} flows completed, the last at {}.", seconds(Some(last)))),
+        1 => out.push_str(&format!(" One flow completed, at {}.", seconds(last))),
+        many => out.push_str(&format!(" {many} flows completed, the last at {}.", seconds(last))),
     }
     // A source that is on and off gets no answers.
     let asking = result.workloads.iter().filter(|workload| workload.kind != WorkloadKind::OnOff.name());

@@ -60,7 +60,7 @@ fn life(result: &RunResult, flow: usize) -> (f64, f64) {
     let bins = series.flows.get(flow).map_or(&[][..], Vec::as_slice);
     let last = bins.iter().rposition(|bin| bin.departed_bytes > 0);
     let last = last.map_or(0.0, |last| series.begin_s(last + 1));
-    let end = result.flows[flow].fct_s.map_or(last, |fct| start + fct);
+    let end = result.flows[flow].completed_s.unwrap_or(last);
     (start, end.max(start))
 }
 

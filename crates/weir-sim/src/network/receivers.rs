@@ -69,6 +69,10 @@ impl<O: Observer> Network<O> {
                 twin.arrived(flow.receiver.read(packet.handle).number, at);
             }
             asks = Some(flow.receiver.receive(at, arriving));
+            if flow.control[0] && flow.report.asked.is_none() {
+                // The SYN-ACK: the request goes with its acknowledgement.
+                flow.report.asked = Some(at);
+            }
         } else {
             flow.receiver.packets += 1;
             flow.receiver.bytes += u64::from(payload);

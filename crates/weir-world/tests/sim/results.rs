@@ -60,6 +60,101 @@ fn a_sack_block_completes_half_a_cycle_where_the_law_is_told_so() {
     assert!(sack > plain + plain / 50, "behind a queue for acknowledgements: {plain}, {sack}");
 }
 
+/// A flow of 10 kB, which the initial window holds, over 100 Mbit/s and 100 ms.
+const BRIEF: &str = r#"
+    [bottleneck]
+    rate = "100mbit"
+    rtt = "100ms"
+    position = POSITION
+    qdisc = "pfifo"
+    [[flow]]
+    name = "brief"
+    stack = "STACK"
+    controller = "cubic"
+    bytes = 10000
+"#;
+
+#[test]
+fn a_completion_time_is_a_round_trip_and_a_transmission_wherever_the_bottleneck_is() {
+    // Who asks over a connection that is open waits as long.
+    let asks = r#"
+        [[workload]]
+        name = "page"
+        kind = "requests"
+        stack = "STACK"
+        controller = "cubic"
+        users = 1
+        size = "10000b"
+        think = "1s"
+        requests = 2
+    "#;
+    let idle = "[bottleneck.reverse]\n rate = '100gbit'\n qdisc = 'pfifo'\n";
+    for (stack, payload, frame) in [("tcp", 1448, 1514), ("quic", 1425, 1494)] {
+        let header = frame - payload;
+        let wire = 10_000 + 10_000_u32.div_ceil(payload) * header;
+        let transmission = f64::from(wire) * 8.0 / 100e6;
+        for position in ["0", "0.5", "1"] {
+            for reverse in ["", idle] {
+                let text = format!("{BRIEF}{reverse}").replace("POSITION", position).replace("STACK", stack);
+                let result = simulate(&text, 0);
+                let flow = &result.flows[0];
+                let (took, place) = (flow.fct_s.unwrap(), format!("{stack}, {position}, {reverse}"));
+                // Acknowledgements take time of their own where there is a queue for them; the data does not wait.
+                assert!((took - 0.1 - transmission).abs() < 2e-6, "{took} {place}");
+                // The handshake comes before. A sender that stands at its link begins by the way there sooner.
+                let way =
+                    if reverse.is_empty() { 0.05 * (1.0 - position.parse::<f64>().unwrap()) } else { 0.0 };
+                let completed = flow.completed_s.unwrap();
+                assert!((completed + way - 0.1 - took).abs() < 2e-6, "{completed} {place}");
+                assert!(
+                    (flow.goodput_bps * took / 80_000.0 - 1.0).abs() < 1e-6,
+                    "{} {place}",
+                    flow.goodput_bps
+                );
+            }
+            let text = format!("{BRIEF}{asks}").replace("POSITION", position).replace("STACK", stack);
+            let alone = text.replace("bytes = 10000", "bytes = 10000\n start = '20s'");
+            let result = simulate(&alone, 0);
+            let asked = result.workloads[0].list[1].fct_s.unwrap();
+            let took = result.flows[0].fct_s.unwrap();
+            assert!((asked - took).abs() < 2e-6, "{stack} {position}: {asked} {took}");
+        }
+    }
+}
+
+#[test]
+fn with_a_handshake_of_its_own_a_request_leaves_when_the_syn_ack_has_come() {
+    for reverse in ["", "[bottleneck.reverse]\n rate = '100gbit'\n qdisc = 'pfifo'\n"] {
+        for position in ["0", "0.5", "1"] {
+            let text = format!("{BRIEF} syn_fin = true\n{reverse}")
+                .replace("POSITION", position)
+                .replace("STACK", "tcp");
+            let result = simulate(&text, 0);
+            let took = result.flows[0].fct_s.unwrap();
+            // Seven packets and the FIN.
+            let transmission = (10_000.0 + 8.0 * 66.0) * 8.0 / 100e6;
+            assert!((took - 0.1 - transmission).abs() < 10e-6, "{took} {position} {reverse}");
+        }
+    }
+}
+
+#[test]
+fn rates_of_a_flow_for_a_time_are_over_that_time_and_nobody_waits_for_datagrams() {
+    let tcp =
+        BRIEF.replace("POSITION", "0.2").replace("STACK", "tcp").replace("bytes = 10000", "duration = '5s'");
+    let result = simulate(&tcp, 0);
+    let flow = &result.flows[0];
+    assert!((flow.goodput_bps * 5.0 / 8.0 / flow.received_bytes as f64 - 1.0).abs() < 1e-9, "{flow:?}");
+    let udp = BRIEF
+        .replace("POSITION", "0.2")
+        .replace("STACK", "udp")
+        .replace("controller = \"cubic\"", "rate = '1mbit'");
+    let result = simulate(&udp, 0);
+    let flow = &result.flows[0];
+    assert!(flow.received_bytes >= 10_000 && flow.fct_s.is_none() && flow.completed_s.is_none(), "{flow:?}");
+    assert!(result.health.warnings.is_empty(), "{:?}", result.health.warnings);
+}
+
 #[test]
 fn timestamps_show_the_half_between_sender_and_bottleneck() {
     // Little of the round trip lies behind the bottleneck, and nothing comes back there but acknowledgements.
