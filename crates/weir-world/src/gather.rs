@@ -52,8 +52,10 @@ pub(crate) fn result(scenario: &Scenario, ended: Ended) -> RunResult {
             .workloads
             .iter()
             .zip(recorder.flows.iter().skip(ended.flows.len()))
-            .zip(&scenario.workloads)
-            .map(|((workload, record), asked)| workload_result(workload, asked.start, record, &window))
+            .zip(scenario.workloads.iter().zip(&ended.workload_ends))
+            .map(|((workload, record), (asked, over))| {
+                workload_result(workload, (asked.start, *over), record, &window)
+            })
             .collect(),
         detections: ended.detections.clone(),
         queues: recorder
@@ -164,11 +166,11 @@ impl Waited {
 
 fn workload_result(
     workload: &WorkloadResult,
-    start: Duration,
+    (start, over): (Duration, Option<Time>),
     record: &FlowRecord,
     window: &Window,
 ) -> WorkloadResult {
-    let life = window.life_s(start.as_secs_f64(), window.to_s);
+    let life = window.life_s(start.as_secs_f64(), over.map_or(window.to_s, Time::as_secs_f64));
     let received_bytes = window.received(workload.received_bytes, record);
     let waited = Waited::of(record);
     WorkloadResult {

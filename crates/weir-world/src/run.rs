@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use thiserror::Error;
-use weir_core::{Duration, Seed};
+use weir_core::{Duration, Seed, Time};
 use weir_link::IoKind;
 use weir_report::output::Target;
 use weir_report::pcapng::PcapngError;
@@ -115,6 +115,8 @@ pub(crate) struct Ended {
     pub(crate) flows: Vec<(Flow, traffic::FlowResult)>,
     /// The workloads, without what the bottleneck did to their packets, which is in the recorder behind the flows.
     pub(crate) workloads: Vec<WorkloadResult>,
+    /// When each of them was over; none of those that lived as long as the run.
+    pub(crate) workload_ends: Vec<Option<Time>>,
     /// What flows found out about fair queuing.
     pub(crate) detections: Vec<DetectionResult>,
     pub(crate) recorder: Box<Recorder>,
@@ -146,6 +148,7 @@ impl Ended {
             io: String::new(),
             flows: Vec::new(),
             workloads: Vec::new(),
+            workload_ends: Vec::new(),
             detections: Vec::new(),
             recorder,
             health: Health::default(),

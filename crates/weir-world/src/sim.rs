@@ -93,6 +93,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         .zip(&added)
         .map(|(workload, id)| workloads::result(workload, &scenario.measure, &network.workload(*id), end))
         .collect();
+    let workload_ends = added.iter().map(|id| network.workload(*id).ended).collect();
     let cut_workloads = scenario
         .workloads
         .iter()
@@ -123,6 +124,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         io: "virtual time".to_owned(),
         flows: flows.into_iter().zip(results).collect(),
         workloads: done,
+        workload_ends,
         detections: detections.iter().map(|(flow, shared)| detection(flow, shared, end)).collect(),
         health,
         law_counters: watcher.law().map_or_else(Vec::new, |law| gather::named(&law.counters())),

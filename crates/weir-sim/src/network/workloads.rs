@@ -218,12 +218,13 @@ impl<O: Observer> Network<O> {
             Source::Connection(sender) => {
                 sender.stop();
                 let end = sender.offset();
-                workload.sent(request, end - task.asked, true);
+                workload.sent(request, end - task.asked);
                 task.expect(request, end);
             }
             Source::Datagrams { number, .. } => {
                 let payload = u64::from(crate::flow::DATAGRAM - flow.header);
-                workload.sent(request, (*number - task.asked) * payload, false);
+                workload.sent(request, (*number - task.asked) * payload);
+                workload.finish(request, now);
             }
         }
         self.pause(connection, now);

@@ -134,6 +134,9 @@ pub struct WorkloadReport<'a> {
     pub received: u64,
     /// Nothing will be asked for any more, and all that was asked for has arrived.
     pub done: bool,
+    /// When that was: the last had arrived and, unless there was no request left to make, the workload's time was up.
+    /// None if it is not done, or has neither a time nor a number of requests.
+    pub ended: Option<Time>,
     /// Connections that exist.
     pub connections: u32,
     /// Requests that had to wait for a connection.

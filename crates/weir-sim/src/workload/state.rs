@@ -97,6 +97,8 @@ pub(crate) struct Workload {
     open: u64,
     /// Users who will ask again, or a crowd that will.
     pub(crate) asking: u32,
+    /// When the last of those that have come to an end did so.
+    last: Time,
     waited: u64,
     stalls: u64,
     stalled: Duration,
@@ -120,6 +122,7 @@ impl Workload {
             requests: Vec::new(),
             open: 0,
             asking: 0,
+            last: Time::ZERO,
             waited: 0,
             stalls: 0,
             stalled: Duration::ZERO,
@@ -133,6 +136,7 @@ impl Workload {
             requests,
             received: 0,
             done: self.is_done(),
+            ended: self.ended(),
             connections: *connections,
             waited: *waited,
             stalls: *stalls,
@@ -148,6 +152,17 @@ impl Workload {
     /// Whether nothing will be asked for and all that was has come.
     pub(crate) fn is_done(&self) -> bool {
         self.asking == 0 && self.open == 0
+    }
+
+    /// When it was over; none while it is not, or if it has no end.
+    fn ended(&self) -> Option<Time> {
+        if !self.is_limited() || !self.is_done() {
+            return None;
+        }
+        let has_all = self.spec.requests.is_some_and(|count| self.requests.len() as u64 >= count);
+        // Until its time is up somebody might have asked.
+        let time = self.spec.length.filter(|_| !has_all).map_or(Time::ZERO, |length| self.began + length);
+        Some(self.last.max(time))
     }
 
     /// Whether something may still be asked for at `time`.
@@ -177,14 +192,14 @@ impl Workload {
         self.requests[request].bytes
     }
 
-    /// An on-off source has sent so much; `open` if its receiver will have it all one day.
-    pub(crate) fn sent(&mut self, request: usize, bytes: u64, open: bool) {
+    /// An on-off source has sent so much.
+    pub(crate) fn sent(&mut self, request: usize, bytes: u64) {
         self.requests[request].bytes = bytes;
-        self.open -= u64::from(!open);
     }
 
-    /// A request has arrived in full.
+    /// A request has arrived in full; or datagrams, for whose arrival nobody waits, have been sent.
     pub(crate) fn finish(&mut self, request: usize, at: Time) {
+        self.last = self.last.max(at);
         if !matches!(self.spec.pattern, Pattern::OnOff { .. }) {
             self.requests[request].finished = Some(at);
         }

@@ -54,6 +54,44 @@ fn an_evening_on_a_home_link() {
     assert!(series.contains(",films,") && series.contains(",download,"));
 }
 
+#[test]
+fn rates_of_a_workload_are_over_its_life_however_long_others_live() {
+    let text = |keys: &str, other: u32| {
+        format!(
+            "[bottleneck]\n rate = '100mbit'\n rtt = '20ms'\n qdisc = 'fq_codel'\n [[workload]]\n name = 'web'\n \
+             stack = 'tcp'\n controller = 'cubic'\n start = '2s'\n {keys}\n [[flow]]\n stack = 'udp'\n \
+             rate = '1mbit'\n duration = '{other}s'\n"
+        )
+    };
+    let crowd = "kind = 'poisson'\n arrivals = 100\n size = '20kb'\n";
+    let timed = format!("{crowd} duration = '10s'");
+    let counted = format!("{crowd} requests = 500");
+    let both = format!("{crowd} requests = 500\n duration = '60s'");
+    let source = "kind = 'on-off'\n on = '1s'\n off = '1s'\n duration = '10s'";
+    let window = format!("{timed}\n[measure]\nfrom = '7s'\n");
+    for keys in [timed.as_str(), &counted, &both, source, &window] {
+        let stop = AtomicBool::new(false);
+        let [one, other] = [20, 40].map(|other| {
+            let scenario = Scenario::parse(&text(keys, other), "test.toml").unwrap();
+            let result = simulate(&scenario, RunOptions::new(&stop));
+            assert!(result.meta.wall_s > f64::from(other) - 0.1, "{keys}: {}", result.meta.wall_s);
+            result.workloads[0].clone()
+        });
+        assert_eq!(one, other, "{keys}");
+        let last = one.list.iter().filter_map(|row| Some(row.start_s + row.fct_s?)).fold(0.0, f64::max);
+        let life = match keys {
+            _ if keys == timed => last.max(12.0) - 2.0,
+            _ if keys == counted || keys == both => last - 2.0,
+            _ if keys == window => last.max(12.0) - 7.0,
+            // It is over when what it sent last has arrived.
+            _ => continue,
+        };
+        let bytes = one.received_bytes as f64;
+        assert!((one.goodput_bps * life / (bytes * 8.0) - 1.0).abs() < 1e-9, "{keys}: {}", one.goodput_bps);
+        assert!(one.throughput_bps > one.goodput_bps, "{keys}");
+    }
+}
+
 /// Connections that are used again are others to whoever reads the capture.
 #[test]
 fn each_request_is_a_connection_of_its_own_in_a_capture() {
