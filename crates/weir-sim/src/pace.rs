@@ -27,16 +27,16 @@ impl Pace {
         Self { rate, remainder: 0, bursts }
     }
 
-    /// When the datagram after one of `bytes`, sent at `now`, is sent.
-    pub(crate) fn after(&mut self, now: Time, bytes: u32) -> Time {
+    /// The datagram after one of `bytes`, sent at `now`: when it is due by the rate alone, and when it is sent.
+    pub(crate) fn after(&mut self, now: Time, bytes: u32) -> [Time; 2] {
         let apart = self.rate.serialize(u64::from(bytes), &mut self.remainder);
-        let Some(bursts) = &mut self.bursts else { return now + apart };
+        let Some(bursts) = &mut self.bursts else { return [now + apart; 2] };
         let (mut began, due) = bursts.now.unwrap_or((now, now));
         let due = due + apart;
         let whole = due.since(began).as_nanos() / bursts.every.as_nanos().max(1);
         began += Duration::from_nanos(whole * bursts.every.as_nanos());
         bursts.now = Some((began, due));
-        began.max(now + bursts.line.time_for(u64::from(bytes)))
+        [due, began.max(now + bursts.line.time_for(u64::from(bytes)))]
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
 
     fn sent(mut pace: Pace, count: usize) -> Vec<u64> {
         let first = Time::from_nanos(500);
-        std::iter::successors(Some(first), |now| Some(pace.after(*now, 1250)))
+        std::iter::successors(Some(first), |now| Some(pace.after(*now, 1250)[1]))
             .take(count)
             .map(|time| time.since(first).as_nanos())
             .collect()

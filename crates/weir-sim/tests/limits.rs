@@ -68,3 +68,20 @@ fn an_overhead_beyond_the_longest_packet_counts_as_that() {
     // 1514 bytes and 65,535.
     assert!(report.bytes > 60_000 * report.packets, "{report:?}");
 }
+
+#[test]
+fn datagrams_in_bursts_are_no_more_than_fit_into_their_time() {
+    // One each 12.112 ms: the first at once, the 496th after 5.995 s, whatever goes together.
+    for every in [None, Some(1), Some(1_000), Some(4_000), Some(5_000), Some(30_000)] {
+        let mut network = Network::new(Seed::default(), ());
+        let hop = network.add_hop(link("100mbit"));
+        let spec = FlowSpec::new(Kind::Datagrams("1mbit".parse().unwrap()), &[hop], RTT).unwrap();
+        let spec = match every {
+            Some(every) => spec.bursts(Duration::from_millis(every), "100mbit".parse().unwrap()),
+            None => spec,
+        };
+        let flow = network.add_flow(spec.amount(Amount::Time(Duration::from_secs(6)))).unwrap();
+        network.run_until(Time::ZERO + Duration::from_secs(20));
+        assert_eq!(network.flow(flow).sent, 496, "{every:?}");
+    }
+}

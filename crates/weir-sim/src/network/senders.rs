@@ -91,7 +91,9 @@ impl<O: Observer> Network<O> {
         }
         let packet = Flow::datagram(id, FlowId(index), *ecn, *number, now);
         *number += 1;
-        let again = pace.after(now, packet.wire_bytes);
+        let [due, sent] = pace.after(now, packet.wire_bytes);
+        // A burst brings nothing forward that is due only when the flow is over.
+        let again = if due < *until { sent } else { sent.max(due) };
         let done = matches!(flow.amount, Amount::Bytes(bytes)
             if *number * u64::from(packet.wire_bytes - flow.header) >= bytes);
         if done {
