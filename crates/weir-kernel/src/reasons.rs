@@ -12,13 +12,13 @@
 //! | `SKB_DROP_REASON_NOT_SPECIFIED` | before 6.14 | CoDel, FQ-CoDel (`drop_func` in `net/sched/sch_codel.c`) and CAKE on dequeue |
 //! | the same, from `__tcf_kfree_skb_list` | 7.0 | `tbf` for segments of super-packets that it has cut up (`bpf/crq_signals.bpf.c`) |
 //!
-//! `NOT_SPECIFIED` is no reason at all: everything that frees without one has it, such as a receiving socket that has
-//! no room, TCP that frees the packet behind the last acknowledgement, or a driver that ends a transmission by
-//! `dev_kfree_skb_any` instead of `dev_consume_skb_any`. It counts from that function, and besides only where the
-//! kernel has no `QDISC_CONGESTED`, by which these three disciplines drop since they name reasons, and only if one of
-//! them is there; and then, as all reasons, only for packets of the queue's device whose priority is a class of Weir's.
-//! On such kernels packets that are thrown away with their queue (when it is deleted or the interface goes down) are
-//! counted as well; `down` takes the programs off before it deletes queues.
+//! `NOT_SPECIFIED` is no reason at all: everything that frees without one has it, such as TCP where a packet meets a
+//! connection that this host has ended (`tcp_v6_rcv`), or a driver that ends a transmission by `dev_kfree_skb_any`
+//! instead of `dev_consume_skb_any`: the tracepoint hears of the one, not of the other. It counts from that function,
+//! and besides only where the kernel has no `QDISC_CONGESTED`, by which these three disciplines drop since they name
+//! reasons, and only if one of them is there; and then, as all reasons, only for packets of the queue's device whose
+//! priority is a class of Weir's. On such kernels packets that are thrown away with their queue (when it is deleted or
+//! the interface goes down) are counted as well; `down` takes the programs off before it deletes queues.
 
 use std::ffi::OsStr;
 

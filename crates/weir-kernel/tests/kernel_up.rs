@@ -633,18 +633,18 @@ fn what_is_received_and_freed_here_is_no_loss_of_a_queue() {
     });
     let listener = world.bottleneck.enter(move || std::net::TcpListener::bind((here, 0)).unwrap());
     let to = listener.local_addr().unwrap();
-    let sender = world.server.spawn(move || {
-        use std::io::Write;
+    // This host ends each connection first: the end of the other side is for no socket any more, and TCP frees it.
+    let other = world.server.spawn(move || {
         for _ in 0..8 {
             let mut stream = std::net::TcpStream::connect(to).unwrap();
-            stream.write_all(&[1; 100_000]).unwrap();
+            std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+            pause(50);
         }
     });
     for _ in 0..8 {
-        let (mut stream, _) = listener.accept().unwrap();
-        std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+        drop(listener.accept().unwrap());
     }
-    sender.join().unwrap();
+    other.join().unwrap();
     pause(100);
     world.bottleneck.enter(|| {
         for bottleneck in kernel::model::Model::of("to-s").unwrap().bottlenecks {
