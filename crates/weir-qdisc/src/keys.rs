@@ -38,6 +38,11 @@ pub trait Keys: Default + Clone + PartialEq + Debug + Display + Serialize + Dese
         false
     }
 
+    /// Whether packets of a flow may overtake others of it inside one of its queues.
+    fn may_reorder(&self) -> bool {
+        false
+    }
+
     /// The queueing delay that it aims at on a path with this round-trip time; none if its keys name none in time.
     fn target(&self, _rtt: Duration) -> Option<Duration> {
         None
@@ -142,6 +147,10 @@ impl<K: Keys> Keys for Box<K> {
 
     fn marks(&self) -> bool {
         K::marks(self)
+    }
+
+    fn may_reorder(&self) -> bool {
+        K::may_reorder(self)
     }
 
     fn target(&self, rtt: Duration) -> Option<Duration> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use weir_core::{Duration, FlowId, Histogram, Time};
+use weir_core::{AuditReport, Duration, FlowId, Histogram, Time};
 use weir_law::{Signal, Verdict};
 
 use crate::cycles::Cycles;
@@ -382,11 +382,30 @@ pub(crate) fn emulator_health(
             health.largest_burst_bytes, health.allowed_burst_bytes
         ),
     );
-    warn(
-        !audit.holds() || !pipeline.forward.balances() || !pipeline.reverse.balances(),
-        format!("packets are not accounted for: {:?}, {} overtaken", audit.unbalanced, audit.overtaken),
-    );
+    let balances = pipeline.forward.balances() && pipeline.reverse.balances();
+    health.warnings.extend(audit_faults(audit, scenario.bottleneck.qdisc.may_reorder()));
+    if !balances && audit.unbalanced.is_empty() {
+        let text = "packets are not accounted for: more or fewer came to the link than left it, were dropped and are left";
+        health.warnings.push(text.to_owned());
+    }
     health
+}
+
+/// What the books on one queue discipline say that is the program's fault. Some disciplines `may_reorder`.
+pub(crate) fn audit_faults(audit: &AuditReport, may_reorder: bool) -> Vec<String> {
+    let mut faults = Vec::new();
+    if !audit.unbalanced.is_empty() {
+        let told = audit.unbalanced.iter().map(|(flow, missing)| match *flow {
+            FlowId::NONE => format!("{missing} of no flow"),
+            FlowId(flow) => format!("{missing} of flow {flow}"),
+        });
+        let told = told.collect::<Vec<_>>().join(", ");
+        faults.push(format!("packets are not accounted for: {told}"));
+    }
+    if audit.overtaken > 0 && !may_reorder {
+        faults.push(format!("{} packets overtook others of their flow", audit.overtaken));
+    }
+    faults
 }
 
 /// Whether a link that carried `carried` bytes lost too much of its capacity for its results to be believed.
@@ -492,4 +511,25 @@ fn health(scenario: &Scenario, ended: &Ended) -> Health {
         health.warnings.push(format!("the timeout cut off {}", unfinished.join(", ")));
     }
     health
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AuditReport, FlowId, audit_faults};
+
+    #[test]
+    fn what_is_missing_and_what_overtook_are_told_apart() {
+        let report = |unbalanced: &[(FlowId, i64)], overtaken| AuditReport {
+            unbalanced: unbalanced.to_vec(),
+            overtaken,
+            ..AuditReport::default()
+        };
+        assert!(audit_faults(&report(&[], 0), false).is_empty());
+        assert_eq!(audit_faults(&report(&[], 8), false), ["8 packets overtook others of their flow"]);
+        assert!(audit_faults(&report(&[], 8), true).is_empty());
+        let missing = [(FlowId(3), 2), (FlowId::NONE, -1)];
+        let told = "packets are not accounted for: 2 of flow 3, -1 of no flow";
+        assert_eq!(audit_faults(&report(&missing, 0), true), [told]);
+        assert_eq!(audit_faults(&report(&missing, 8), false).len(), 2);
+    }
 }

@@ -105,7 +105,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let mut watcher = network.into_observer();
     watcher.tap.take().map_or(Ok(()), |tap| tap.finish())?;
     let mut health = Health::default();
-    for (audit, left) in watcher.audits().zip(left) {
+    for ((audit, left), (qdisc, _)) in watcher.audits().zip(left).zip(scenario.qdiscs()) {
         let audit = audit.report(left);
         health.arrived += audit.total.arrived;
         health.departed += audit.total.departed;
@@ -113,12 +113,7 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
         health.still_queued += audit.still_queued;
         health.unaccounted += audit.unbalanced.iter().map(|(_, missing)| missing.abs()).sum::<i64>();
         health.overtaken += audit.overtaken;
-        if !audit.holds() {
-            health.warnings.push(format!(
-                "packets are not accounted for: {:?}, {} overtaken",
-                audit.unbalanced, audit.overtaken
-            ));
-        }
+        health.warnings.extend(gather::audit_faults(&audit, qdisc.may_reorder()));
     }
     let ended = Ended {
         io: "virtual time".to_owned(),

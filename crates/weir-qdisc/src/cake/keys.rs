@@ -73,6 +73,10 @@ impl Keys for CakeKeys {
     fn marks(&self) -> bool {
         true
     }
+
+    fn may_reorder(&self) -> bool {
+        true
+    }
 }
 
 impl fmt::Display for CakeKeys {

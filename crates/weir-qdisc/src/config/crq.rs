@@ -183,6 +183,13 @@ impl Keys for CrqKeys {
         [&self.standard, &self.responsive].into_iter().chain(&self.ecn_responsive).all(QdiscConfig::marks)
     }
 
+    fn may_reorder(&self) -> bool {
+        [&self.standard, &self.responsive]
+            .into_iter()
+            .chain(&self.ecn_responsive)
+            .any(QdiscConfig::may_reorder)
+    }
+
     fn queue_names(&self) -> &'static [&'static str] {
         &["standard", "responsive", "ecn-responsive"][..self.queues()]
     }

@@ -152,6 +152,7 @@ pub(super) trait AnyKeys: Debug + Display + Send + Sync {
     fn table(&self) -> Result<toml::Table, toml::ser::Error>;
     fn build(&self, context: &BuildContext) -> Result<Box<dyn Qdisc>, ConfigError>;
     fn marks(&self) -> bool;
+    fn may_reorder(&self) -> bool;
     fn target(&self, rtt: Duration) -> Option<Duration>;
     fn queue_names(&self) -> &'static [&'static str];
 }
@@ -179,6 +180,10 @@ impl<K: Keys + Send + Sync + 'static> AnyKeys for K {
 
     fn marks(&self) -> bool {
         Keys::marks(self)
+    }
+
+    fn may_reorder(&self) -> bool {
+        Keys::may_reorder(self)
     }
 
     fn target(&self, rtt: Duration) -> Option<Duration> {

@@ -49,6 +49,14 @@ macro_rules! disciplines {
                 }
             }
 
+            /// Whether packets of a flow may overtake others of it inside one of its queues, which is a fault elsewhere.
+            pub fn may_reorder(&self) -> bool {
+                match self {
+                    $(Self::$variant(keys) => <$keys as Keys>::may_reorder(keys),)*
+                    Self::Registered(config) => config.keys.may_reorder(),
+                }
+            }
+
             /// The queueing delay that it aims at on a path with this round-trip time: its `target`, or a `threshold` for
             /// marks that is a time or a part of the bandwidth-delay product. None if it has none of these.
             pub fn target(&self, rtt: Duration) -> Option<Duration> {

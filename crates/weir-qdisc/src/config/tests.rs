@@ -285,3 +285,14 @@ fn a_bdp_is_that_of_the_queues_own_share() {
     assert_eq!(keys.resolve(&paper).unwrap().limit, crate::QueueLimit::Packets(4166));
     assert_eq!(keys.limit, Limit::Bdp(1.0));
 }
+
+#[test]
+fn cake_may_reorder_wherever_it_is() {
+    let may = |words: &str| words.parse::<QdiscConfig>().unwrap().may_reorder();
+    for words in ["cake", "crq standard cake", "crq responsive cake", "crq ecn_responsive cake"] {
+        assert!(may(words), "{words}");
+    }
+    for words in ["fq_codel", "pfifo", "dualpi2 protect 5", "crq"] {
+        assert!(!may(words), "{words}");
+    }
+}

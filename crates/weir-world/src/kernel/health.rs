@@ -104,13 +104,9 @@ pub(super) fn of(
             health.largest_burst_bytes, health.allowed_burst_bytes
         ),
     );
-    warn(
-        !books.audit.holds(),
-        format!(
-            "packets are not accounted for: {:?}, {} overtaken",
-            books.audit.unbalanced, books.audit.overtaken
-        ),
-    );
+    for fault in gather::audit_faults(&books.audit, scenario.bottleneck.qdisc.may_reorder()) {
+        warn(true, fault);
+    }
     warn(
         root.bytes != total.departed_bytes && unheard == 0,
         format!("the kernel counted {} bytes out; heard of were {}", root.bytes, total.departed_bytes),
