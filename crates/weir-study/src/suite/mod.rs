@@ -13,7 +13,8 @@ mod table;
 use std::path::Path;
 
 use include_dir::{Dir, include_dir};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
 use weir_core::words::nearest;
 use weir_qdisc::QdiscConfig;
@@ -73,7 +74,7 @@ pub struct Entry {
     /// What to look for.
     pub look: String,
     /// Rates, drops and marks count from here on, in seconds of the run.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "from_the_start")]
     pub from_s: f64,
     /// Other disciplines than the suite's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -81,6 +82,15 @@ pub struct Entry {
     /// What others measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
+}
+
+/// A time of a run in seconds, which begins at 0.
+fn from_the_start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let seconds = f64::deserialize(deserializer)?;
+    if seconds.is_finite() && seconds >= 0.0 {
+        return Ok(seconds);
+    }
+    Err(D::Error::custom(format!("from_s = {seconds} is not a time of a run; give seconds from 0 on")))
 }
 
 /// What somebody else measured.

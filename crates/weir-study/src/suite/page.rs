@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Row, Suite, SuiteResult, table};
+use super::{Row, Second, Suite, SuiteResult, table};
 use crate::batch;
 use crate::engine::Job;
 use weir_report::page::{self, Cloud, escape};
@@ -75,7 +75,8 @@ fn flows(scenario: &weir_scenario::Scenario) -> String {
 }
 
 fn cloud(row: &Row) -> Cloud {
-    let points = row.seconds.iter().map(|second| (second.delay_ms, second.rate_bps / 1e6)).collect();
+    let point = |second: &Second| Some((second.delay_ms?, second.rate_bps / 1e6));
+    let points = row.seconds.iter().filter_map(point).collect();
     Cloud { name: row.qdisc.clone(), points }
 }
 
@@ -95,13 +96,13 @@ fn table_of(rows: &[(&Row, &Job)]) -> String {
             Some(why) => write!(out, "<tr>{name}<td colspan=\"7\" class=\"bad\">{}</td></tr>", escape(why)),
             None => write!(
                 out,
-                "<tr>{name}<td>{:.1}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td></tr>",
-                row.utilisation * 100.0,
+                "<tr>{name}<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                table::percent(row.utilisation, 1),
                 table::join(row, |queue| queue.mean_ms),
                 table::join(row, |queue| queue.p99_ms),
                 row.jain.map_or_else(|| "\u{2013}".to_owned(), |jain| format!("{jain:.3}")),
-                row.dropped * 100.0,
-                row.marked * 100.0,
+                table::percent(row.dropped, 2),
+                table::percent(row.marked, 2),
                 rates(row),
             ),
         };
@@ -113,11 +114,11 @@ fn table_of(rows: &[(&Row, &Job)]) -> String {
 /// Each flow's rate where there are few, else the least, the middle and the most.
 fn rates(row: &Row) -> String {
     let mbit = |bps: f64| format!("{:.2}", bps / 1e6);
-    if row.flows.len() <= 6 {
-        return row.flows.iter().map(|flow| mbit(flow.rate_bps)).collect::<Vec<_>>().join(" / ");
+    let mut rates: Vec<f64> = row.flows.iter().filter_map(|flow| flow.rate_bps).collect();
+    if rates.len() <= 6 {
+        return rates.into_iter().map(mbit).collect::<Vec<_>>().join(" / ");
     }
-    let mut sorted: Vec<f64> = row.flows.iter().map(|flow| flow.rate_bps).collect();
-    sorted.sort_by(f64::total_cmp);
-    let (least, most) = (sorted[0], sorted[sorted.len() - 1]);
-    format!("{} \u{2026} {} \u{2026} {}", mbit(least), mbit(sorted[sorted.len() / 2]), mbit(most))
+    rates.sort_by(f64::total_cmp);
+    let (least, most) = (rates[0], rates[rates.len() - 1]);
+    format!("{} \u{2026} {} \u{2026} {}", mbit(least), mbit(rates[rates.len() / 2]), mbit(most))
 }

@@ -43,10 +43,21 @@ pub fn run(suite: &Suite, plan: &Plan, options: &Options) -> Result<SuiteResult,
     let planned = suite.jobs(plan)?;
     let jobs: Vec<_> = planned.iter().map(|(_, _, job)| job.clone()).collect();
     let batch = batch::run(&jobs, plan.world, options)?;
+    let mut warnings = batch::warnings(&jobs, &batch.results);
     let rows = planned.iter().zip(&batch.results).map(|((index, qdisc, job), result)| {
         let entry = &suite.about.entries[*index];
         match batch::whole(&options.out, job, result) {
-            Ok(result) => Row::measure(&entry.section, &entry.title, qdisc, &result, entry.from_s),
+            Ok(result) => {
+                let row = Row::measure(&entry.section, &entry.title, qdisc, &result, entry.from_s);
+                if row.utilisation.is_none() {
+                    warnings.push(format!(
+                        "{}: the run ended after {:.1} s, before from_s = {}, from which on it was to be measured; \
+                         lower from_s or let its flows last longer",
+                        job.name, result.meta.wall_s, entry.from_s
+                    ));
+                }
+                row
+            }
             Err(why) => Row::failed(&entry.section, &entry.title, qdisc, why),
         }
     });
@@ -60,7 +71,7 @@ pub fn run(suite: &Suite, plan: &Plan, options: &Options) -> Result<SuiteResult,
         missing: batch.missing,
         table: table::text(&rows),
         rows,
-        warnings: batch::warnings(&jobs, &batch.results),
+        warnings,
     };
     result.warnings.sort();
     let json = serde_json::to_string_pretty(&result).expect("a result is plain data");

@@ -17,22 +17,28 @@ pub(super) fn text(rows: &[Row]) -> String {
             Some(_) => table.add_row([format!("  {}", row.qdisc), "failed".to_owned()]),
             None => table.add_row([
                 format!("  {}", row.qdisc),
-                format!("{:.1}", row.utilisation * 100.0),
+                percent(row.utilisation, 1),
                 join(row, |queue| queue.mean_ms),
                 join(row, |queue| queue.p99_ms),
                 row.jain.map_or_else(|| "-".to_owned(), |jain| format!("{jain:.3}")),
-                format!("{:.2}", row.dropped * 100.0),
-                format!("{:.2}", row.marked * 100.0),
+                percent(row.dropped, 2),
+                percent(row.marked, 2),
             ]),
         };
     }
     table.to_string()
 }
 
+/// A share in percent, with so many digits behind the point.
+pub(super) fn percent(share: Option<f64>, digits: usize) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.digits$}", share * 100.0))
+}
+
 /// A number for each queue that something went through.
-pub(super) fn join(row: &Row, part: fn(&super::QueueRow) -> f64) -> String {
-    let used = row.queues.iter().filter(|queue| queue.p99_ms > 0.0);
-    let parts: Vec<String> = used.map(|queue| format!("{:.2}", part(queue))).collect();
+pub(super) fn join(row: &Row, part: fn(&super::QueueRow) -> Option<f64>) -> String {
+    let used = row.queues.iter().filter(|queue| queue.p99_ms.is_some());
+    let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    let parts: Vec<String> = used.map(|queue| number(part(queue))).collect();
     parts.join(" / ")
 }
 
@@ -61,17 +67,13 @@ pub(super) fn csv(rows: &[Row]) -> String {
             let numbers = numbers.map(|number| number.map_or_else(String::new, |number| number.to_string()));
             let _ = out.write_record(head.into_iter().chain(numbers));
         };
-        let (used, lost, marked) = (Some(row.utilisation), Some(row.dropped), Some(row.marked));
-        record("link", "", [None, Some(row.delay_mean_ms), None, used, row.jain, lost, marked]);
+        let (used, lost, marked) = (row.utilisation, row.dropped, row.marked);
+        record("link", "", [None, row.delay_mean_ms, None, used, row.jain, lost, marked]);
         for flow in &row.flows {
-            record("flow", &flow.name, [Some(flow.rate_bps), None, None, None, None, None, None]);
+            record("flow", &flow.name, [flow.rate_bps, None, None, None, None, None, None]);
         }
         for queue in &row.queues {
-            record(
-                "queue",
-                &queue.name,
-                [None, Some(queue.mean_ms), Some(queue.p99_ms), None, None, None, None],
-            );
+            record("queue", &queue.name, [None, queue.mean_ms, queue.p99_ms, None, None, None, None]);
         }
     }
     let bytes = out.into_inner().unwrap_or_default();
