@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use weir_core::{Bytes, Duration, Rate, Time};
 use weir_qdisc::QdiscConfig;
 use weir_sim::{OPPORTUNITY_BYTES, RateSteps};
@@ -65,7 +66,7 @@ keys! {
     /// The link's rate by turns: `["50mbit for 20s", "5mbit for 10s", "25mbit"]`. The last one stays if it has no time,
     /// else all begin anew. A packet goes at the rate at which it began. `rate` is then only what `bdp`, `load` and
     /// disciplines count with; by default the mean until the last flow has ended.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "not_empty")]
     rates: Vec<RateStep> = Vec::new() => Key::of("rates with times").sim();
 
     /// All packets go through one tunnel, whose end refuses those that come out so many packets behind the newest or
@@ -96,23 +97,44 @@ keys! {
 
 plain!(QdiscConfig);
 
+/// Rates by turns, of which a file that has the key gives at least one.
+fn not_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RateStep>, D::Error> {
+    let rates = Vec::deserialize(deserializer)?;
+    if rates.is_empty() {
+        return Err(D::Error::custom("rates: there is none; give at least one, or leave the key out"));
+    }
+    Ok(rates)
+}
+
 /// The longest IP packet.
 const MOST_OVERHEAD: u64 = 65_535;
 
 impl Bottleneck {
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let fail = |key: &str, message: String| Err(Refusal::new(key, message));
+        // The rate may be what follows from these.
+        self.check_steps()?;
         if self.rate.bits_per_sec() < 1_000 {
             return fail("rate", too_slow(self.rate));
         }
-        self.check_ranges()?;
+        self.check_ranges()
+    }
+
+    /// What is wrong with the rates by turns.
+    fn check_steps(&self) -> Result<(), Refusal> {
+        let refusal = |message| Refusal::new("rates", message);
         if self.trace.is_some() && !self.rates.is_empty() {
-            return fail("rates", "a link has a trace or rates by turns, not both; remove one".to_owned());
+            return Err(refusal("a link has a trace or rates by turns, not both; remove one".to_owned()));
         }
-        if let Some(step) = self.rates.iter().find(|step| step.rate.bits_per_sec() < 1_000) {
-            return fail("rates", too_slow(step.rate));
+        self.rate_steps().map_err(refusal)?;
+        match self.rates.iter().position(|step| step.rate.bits_per_sec() < 1_000) {
+            Some(slow) => Err(refusal(format!(
+                "{} is below 1kbit, which is rate {}; give a rate such as 10mbit",
+                self.rates[slow].rate,
+                slow + 1
+            ))),
+            None => Ok(()),
         }
-        self.rate_steps().map(|_| ()).map_err(|message| Refusal::new("rates", message))
     }
 
     /// The rates by turns, for the simulator.

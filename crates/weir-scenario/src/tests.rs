@@ -281,6 +281,30 @@ fn rates_by_turns_read_and_write_and_have_a_mean() {
 }
 
 #[test]
+fn a_bad_rate_by_turns_is_named_whether_or_not_there_is_a_rate() {
+    for (rates, says) in [
+        (r#"["50mbit for 2s", "0mbit for 1s"]"#, "bottleneck.rates: rate 2 is 0; "),
+        (
+            r#"["50mbit for 2s", "900bit for 1s"]"#,
+            "bottleneck.rates: 900bit is below 1kbit, which is rate 2; ",
+        ),
+        (r#"["10mbit for 0s", "5mbit"]"#, "bottleneck.rates: rate 1 holds for no time; "),
+        (r#"["50mbit", "10mbit for 1s"]"#, "bottleneck.rates: rate 1 holds for ever"),
+    ] {
+        for (rate, line) in [("", 3), ("rate = \"100mbit\"\n", 4)] {
+            let message =
+                error(|good| good.replacen("rate = \"100mbit\"", &format!("{rate}rates = {rates}"), 1));
+            assert!(message.starts_with(&format!("x.toml: line {line}: {says}")), "{rates}: {message}");
+        }
+    }
+    for rate in ["", "rate = \"100mbit\"\n"] {
+        let message = error(|good| good.replacen("rate = \"100mbit\"", &format!("{rate}rates = []"), 1));
+        assert!(message.contains("rates: there is none; give at least one"), "{message}");
+        assert!(message.contains("rates = []"), "the parser shows the line: {message}");
+    }
+}
+
+#[test]
 fn a_value_that_makes_no_sense_has_its_line() {
     for (from, to, line) in [
         ("100mbit", "0mbit", 3),
