@@ -149,6 +149,10 @@ impl Keys for DualPi2Keys {
             (0.1 * tupdate.as_secs_f64() / (RTT_MAX * RTT_MAX), 0.3 / RTT_MAX)
         };
         let gains = (self.alpha.unwrap_or(usual_gains.0), self.beta.unwrap_or(usual_gains.1));
+        if self.coupling == 0 {
+            // A number of the kernel's in eight bits, where that of pi2 is any.
+            return Err(ConfigError::refused("coupling", "0 is not a whole number from 1 to 255".to_owned()));
+        }
         check_controller(self.target, tupdate, gains.0, gains.1, f64::from(self.coupling))?;
         let weights = match self.c_protection {
             Some(percent) if percent > 100 => {

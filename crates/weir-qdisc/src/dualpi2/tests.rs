@@ -214,7 +214,8 @@ fn overload_of_either_queue_is_held_at_the_target() {
 #[test]
 fn what_cannot_work_is_refused() {
     for (words, key) in [
-        ("dualpi2 coupling 0", "coupling"),
+        ("dualpi2 coupling 0", "coupling: 0 is not a whole number from 1 to 255"),
+        ("dualpi2 variant rfc9332 coupling 0", "coupling: 0 is not a whole number from 1 to 255"),
         ("dualpi2 tupdate 0", "tupdate"),
         ("dualpi2 c_protection 101", "c_protection"),
         ("dualpi2 alpha 2000", "alpha"),
