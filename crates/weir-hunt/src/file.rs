@@ -233,6 +233,9 @@ fn objective(root: &de::DeTable<'_>, scenario: &Scenario, genes: &[Gene]) -> Res
         found => Ok(found),
     };
     let (of, beside) = (owner("of")?, text("beside")?);
+    if let Some((_, at)) = of.as_ref().filter(|(name, _)| measure == "utilisation" && name != LINK) {
+        return Err(Fault::new(*at, format!("{measure} is of the link; leave `of` out")));
+    }
     if let Some((_, at)) = beside.as_ref().filter(|_| measure != "share") {
         return Err(Fault::new(*at, format!("{measure} stands beside nothing; leave `beside` out")));
     }
@@ -333,6 +336,7 @@ flow.bulk.controller = ["reno", "cubic"]
                 with("measure = \"stall\"\nof = \"bulk\"\nbeside = \"cross\""),
                 ["line 6: ", "leave `beside` out"],
             ),
+            (with("measure = \"utilisation\"\nof = \"bulk\""), ["line 5: ", "leave `of` out"]),
             (with("measur = \"stall\""), ["line 4: ", "did you mean `measure`?"]),
             (genes("\"bottleneck.rat\" = [\"1mbit\", \"2mbit\"]"), ["line 5: ", "did you mean `rate`?"]),
             (
