@@ -8,6 +8,7 @@ pub mod pcapng;
 pub mod read;
 pub mod result;
 pub mod spread;
+pub mod statement;
 pub mod summary;
 pub mod tables;
 pub mod verdict;

@@ -18,7 +18,6 @@ mod made;
 mod page;
 mod run;
 mod setting;
-mod statement;
 mod swept;
 mod table;
 
@@ -40,7 +39,7 @@ pub use about::{About, Plot, Value, Variant};
 pub use cell::{Cell, Place};
 pub use made::{Outline, made};
 pub use run::{FigureError, run};
-pub use statement::{Cause, Statement};
+pub use weir_report::statement::{Cause, Statement};
 pub use weir_report::verdict::Verdict;
 
 /// A figure of a paper.

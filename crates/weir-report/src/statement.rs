@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use weir_report::verdict::Verdict;
+use crate::verdict::Verdict;
 
 /// A sentence of the paper put to the test.
 #[derive(Clone, Debug, Default, Serialize)]
