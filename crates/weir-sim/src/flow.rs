@@ -356,10 +356,6 @@ pub struct FlowReport {
     pub answered: u64,
     /// When the first packet was sent. A sender without a route stands at its link, and so does its clock.
     pub started: Option<Time>,
-    /// When the request for its data left the receiver, at the earliest when the network began; with a SYN-ACK of its
-    /// own, when that had come. On the clock of the links. Nobody asks for datagrams, nor a connection of two sub-flows,
-    /// which the sender opens: of these, when the first packet left the sender.
-    pub asked: Option<Time>,
     /// When the last byte of a limited flow arrived.
     pub finished: Option<Time>,
     /// Looks at the sender, ten milliseconds apart or more.
@@ -422,6 +418,8 @@ pub(crate) struct Flow {
     pub(crate) pacing: Time,
     pub(crate) receiver_timer: Time,
     pub(crate) sample_due: Time,
+    /// When its SYN-ACK had come to the receiver; [`Time::MAX`] while or where there is none.
+    pub(crate) opened: Time,
     pub(crate) report: FlowReport,
     /// What it does for a workload.
     pub(crate) task: Option<Box<Task>>,
@@ -520,6 +518,7 @@ impl Flow {
             pacing: Time::MAX,
             receiver_timer: Time::MAX,
             sample_due: Time::ZERO,
+            opened: Time::MAX,
             report: FlowReport::default(),
             task: None,
             twin: None,
@@ -573,16 +572,18 @@ impl Flow {
         }
     }
 
-    /// When what its sender begins at `now` was asked for; nothing while only a SYN-ACK has been.
-    pub(crate) fn asked(&self, now: Time) -> Option<Time> {
+    /// See [`Network::asked`](crate::Network::asked).
+    pub(crate) fn asked(&self) -> Option<Time> {
         let before = match (&self.source, &self.twin) {
             (Source::Datagrams { .. }, _) => Duration::ZERO,
-            (Source::Connection(_), None) if self.control[0] => return None,
+            (Source::Connection(_), None) if self.control[0] => {
+                return Some(self.opened).filter(|opened| *opened < Time::MAX);
+            }
             (Source::Connection(_), None) => self.request(),
             (Source::Connection(_), Some(_)) if self.routed.is_some() => Duration::ZERO,
             (Source::Connection(_), Some(_)) => self.around / 2,
         };
-        Some(now - before)
+        self.report.started.map(|started| started - before)
     }
 
     /// Whether a limited flow has done what it was to do.

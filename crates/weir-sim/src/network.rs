@@ -240,6 +240,13 @@ impl<O: Observer> Network<O> {
         report
     }
 
+    /// When the request for a flow's data left the receiver, at the earliest when the network began; with a SYN-ACK of
+    /// its own, when that had come. On the clock of the links. Nobody asks for datagrams, nor a connection of two
+    /// sub-flows, which the sender opens: of these, when the first packet left the sender. None before that.
+    pub fn asked(&self, flow: FlowId) -> Option<Time> {
+        self.flows[flow.0 as usize].asked()
+    }
+
     /// If a flow's controller has ignored all marks because the path is too long: the longest round trip on which it
     /// would answer them.
     pub fn ignores_marks_beyond(&self, flow: FlowId) -> Option<Duration> {

@@ -85,7 +85,10 @@ fn run(scenario: &Scenario, options: &RunOptions) -> Result<RunResult, RunError>
     let results = flows
         .iter()
         .zip(&ids)
-        .map(|(flow, id)| flow_result(flow, &network.flow(*id), network.ignores_marks_beyond(*id), end))
+        .map(|(flow, id)| {
+            let asked = network.asked(*id);
+            flow_result(flow, &network.flow(*id), asked, network.ignores_marks_beyond(*id), end)
+        })
         .collect::<Vec<_>>();
     let done = scenario
         .workloads
@@ -350,6 +353,7 @@ fn advance(
 fn flow_result(
     flow: &Flow,
     report: &weir_sim::FlowReport,
+    started: Option<Time>,
     ignores_marks_beyond: Option<Duration>,
     end: Time,
 ) -> traffic::FlowResult {
@@ -362,7 +366,6 @@ fn flow_result(
         congestion_events: sample.marked,
     };
     let limited = flow.bytes.is_some() || flow.duration.is_some();
-    let started = report.asked;
     // As in the other worlds: a client that wants data for a time has had them so long after it asked.
     let had = started.zip(flow.duration.filter(|_| flow.bytes.is_none() && flow.stack != Stack::Udp));
     let finished = match (report.finished, had) {

@@ -69,9 +69,9 @@ impl<O: Observer> Network<O> {
                 twin.arrived(flow.receiver.read(packet.handle).number, at);
             }
             asks = Some(flow.receiver.receive(at, arriving));
-            if flow.control[0] && flow.report.asked.is_none() {
+            if flow.control[0] && flow.opened == Time::MAX {
                 // The SYN-ACK: the request goes with its acknowledgement.
-                flow.report.asked = Some(at);
+                flow.opened = at;
             }
         } else {
             flow.receiver.packets += 1;

@@ -17,7 +17,6 @@ impl<O: Observer> Network<O> {
         let now = self.now;
         let flow = &mut self.flows[index as usize];
         flow.report.started = Some(now);
-        flow.report.asked = flow.asked(now);
         match &mut flow.source {
             Source::Connection(sender) => {
                 let bytes = match flow.amount {
