@@ -170,7 +170,12 @@ fn workload_result(
     record: &FlowRecord,
     window: &Window,
 ) -> WorkloadResult {
-    let life = window.life_s(start.as_secs_f64(), over.map_or(window.to_s, Time::as_secs_f64));
+    let (start, over) = (start.as_secs_f64(), over.map(Time::as_secs_f64));
+    let life = match over {
+        // The run ends when the last packet has left the queue, and that arrives later.
+        Some(over) if !window.is_part => over - start,
+        over => window.life_s(start, over.unwrap_or(window.to_s)),
+    };
     let received_bytes = window.received(workload.received_bytes, record);
     let waited = Waited::of(record);
     WorkloadResult {

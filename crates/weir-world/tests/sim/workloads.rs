@@ -71,13 +71,18 @@ fn rates_of_a_workload_are_over_its_life_however_long_others_live() {
     let window = format!("{timed}\n[measure]\nfrom = '7s'\n");
     for keys in [timed.as_str(), &counted, &both, source, &window] {
         let stop = AtomicBool::new(false);
-        let [one, other] = [20, 40].map(|other| {
+        // In the shortest run the workload is what ends it.
+        let [shortest, one, other] = [1, 20, 40].map(|other| {
             let scenario = Scenario::parse(&text(keys, other), "test.toml").unwrap();
             let result = simulate(&scenario, RunOptions::new(&stop));
             assert!(result.meta.wall_s > f64::from(other) - 0.1, "{keys}: {}", result.meta.wall_s);
             result.workloads[0].clone()
         });
         assert_eq!(one, other, "{keys}");
+        // A source takes what the others leave it.
+        if keys != window && keys != source {
+            assert_eq!(shortest.goodput_bps, one.goodput_bps, "{keys}");
+        }
         let last = one.list.iter().filter_map(|row| Some(row.start_s + row.fct_s?)).fold(0.0, f64::max);
         let life = match keys {
             _ if keys == timed => last.max(12.0) - 2.0,
