@@ -1,20 +1,13 @@
 //! Packets in a flow's name that are not its own, and packets of its own that look like those: forged and damaged ones,
 //! gaps in the capture, and ports that are used again.
 
-use std::io::Cursor;
+mod judging;
 
-use weir_assess::{DirectionReport, LossEvidence, Options, Report, assess};
-use weir_law::{Params, Preset, Verdict};
+use weir_assess::{DirectionReport, LossEvidence, Report};
+use weir_law::{Preset, Verdict};
 use weir_testkit::captures::*;
 
-fn judged_by(frames: &[Frame], preset: Preset) -> Report {
-    let mut frames = frames.to_vec();
-    frames.sort_by_key(|frame| frame.time);
-    let options = Options { params: Params::preset(preset), ..Options::default() };
-    let report = assess(Cursor::new(pcap(&frames, false, true, 1)), &options);
-    assert!(report.error.is_none(), "{:?}", report.error);
-    report
-}
+use judging::judged_by;
 
 fn judged(frames: &[Frame]) -> Report {
     judged_by(frames, Preset::Paper)

@@ -1,19 +1,12 @@
 //! How connections open: handshakes that take more than three packets, and SYNs that open nothing.
 
-use std::io::Cursor;
+mod judging;
 
-use weir_assess::{DirectionReport, FlowReport, Options, Report, assess};
-use weir_law::{Params, Preset, Verdict};
+use weir_assess::{DirectionReport, FlowReport, Report};
+use weir_law::{Preset, Verdict};
 use weir_testkit::captures::*;
 
-fn judged_by(frames: &[Frame], preset: Preset) -> Report {
-    let mut frames = frames.to_vec();
-    frames.sort_by_key(|frame| frame.time);
-    let options = Options { params: Params::preset(preset), ..Options::default() };
-    let report = assess(Cursor::new(pcap(&frames, false, true, 1)), &options);
-    assert!(report.error.is_none(), "{:?}", report.error);
-    report
-}
+use judging::judged_by;
 
 fn only(report: &Report) -> &FlowReport {
     assert_eq!(report.flows.len(), 1, "{:#?}", report.flows);

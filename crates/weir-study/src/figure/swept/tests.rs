@@ -308,16 +308,17 @@ fn a_claim_of_cells_that_were_not_asked_for_cannot_be_told() {
     assert_eq!(said, [(Verdict::CannotTell, "not measured"); 3]);
 }
 
+/// A run with this mean delay.
+fn delayed(ms: f64) -> Extract {
+    Extract { numbers: vec![("link".to_owned(), "queue_delay_mean_ms".to_owned(), ms)], ..Extract::default() }
+}
+
 /// A run in which a cell, or the cell that it is held against, came to nothing says nothing of all cells.
 #[test]
 fn a_run_without_one_of_its_cells_does_not_count() {
     let figure = Swept::of(toml::from_str(FIGURE).unwrap());
     let combinations = cells::all(&figure.file, "paper", false);
-    let extract = |value: f64| Extract {
-        numbers: vec![("link".to_owned(), "queue_delay_mean_ms".to_owned(), value)],
-        ..Extract::default()
-    };
-    let [fifo, step] = [extract(20.0), extract(1.0)];
+    let [fifo, step] = [delayed(20.0), delayed(1.0)];
     let measured = |lost: &str| {
         let runs = combinations.iter().map(|one| match one.labels[0].as_str() {
             "FIFO" => vec![Some(&fifo); 3],
@@ -340,10 +341,7 @@ fn what_is_said_of_each_must_hold_of_each() {
     claim.cells.clear();
     claim.most = Some(10.0);
     let combinations = cells::all(&figure.file, "paper", false);
-    let extracts = [1.0, 15.0].map(|value| Extract {
-        numbers: vec![("link".to_owned(), "queue_delay_mean_ms".to_owned(), value)],
-        ..Extract::default()
-    });
+    let extracts = [1.0, 15.0].map(delayed);
     let runs = combinations.iter().map(|one| vec![Some(&extracts[usize::from(one.labels[0] == "FIFO")]); 2]);
     let table = Table { axes: &figure.file.axis, combinations: &combinations, runs: runs.collect() };
     let mut claim = figure.file.claim[0].clone();
@@ -360,11 +358,7 @@ fn what_is_said_of_each_must_hold_of_each() {
 fn something_over_nothing_is_outside_of_all_bounds() {
     let figure = Swept::of(toml::from_str(FIGURE).unwrap());
     let combinations = cells::all(&figure.file, "paper", false);
-    let extract = |value: f64| Extract {
-        numbers: vec![("link".to_owned(), "queue_delay_mean_ms".to_owned(), value)],
-        ..Extract::default()
-    };
-    let extracts = [extract(0.0), extract(1.0)];
+    let extracts = [delayed(0.0), delayed(1.0)];
     let judged = |starves: &str, change: fn(&mut Claim)| {
         let is_nothing = |one: &cells::Combination| one.labels[0] == "step" && one.labels[1] == starves;
         let runs = combinations.iter().map(|one| vec![Some(&extracts[usize::from(!is_nothing(one))]); 2]);
