@@ -18,7 +18,8 @@ use std::collections::VecDeque;
 use weir_core::{Duration, Time};
 
 use super::flows::Interface;
-use super::space::{Signals, Space};
+use super::signals::Signals;
+use super::space::Space;
 use super::tcp::{Handshake, TcpOptions};
 use weir_law::Tcp;
 

@@ -17,6 +17,7 @@ mod input;
 mod judge;
 mod plausible;
 mod report;
+mod signals;
 mod space;
 mod tcp;
 mod track;

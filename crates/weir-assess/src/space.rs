@@ -2,14 +2,16 @@
 //! that was repaired. All is kept by sequence number, in trees, so that a packet costs the logarithm of what is kept
 //! wherever in the window it falls; how many ranges one packet may touch is bounded on the average.
 
+mod answers;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 
 use weir_core::{Duration, Time};
 
 use super::flows::Interface;
 use super::infer::{LossEvidence, Segment, Signalled};
 use super::plausible::{Piece, SLACK, Strays, WIDE};
+use super::signals::Signals;
 
 /// Unacknowledged segments that are remembered per direction.
 const MAX_SEGMENTS: usize = 16_384;
@@ -27,34 +29,6 @@ const DEFAULT_MSS: u32 = 1_460;
 const STEPS: u32 = 32;
 /// Ranges that it may touch beyond the average, once: a whole window that is sent again.
 const MAX_DEBT: u32 = 16_384;
-
-/// Signals of one direction by packet number, from the first packet on that is not judged yet.
-#[derive(Debug, Default)]
-pub(super) struct Signals {
-    by_packet: BTreeMap<u64, Signalled>,
-    /// Packets that the receiver's echo marks, until it is known whether the capture shows CE itself.
-    echoed: Vec<u64>,
-    behind: u64,
-}
-
-impl Signals {
-    /// Notes something about a packet; false if that has been judged.
-    pub(super) fn note(&mut self, packet: u64, change: impl FnOnce(&mut Signalled)) -> bool {
-        if packet < self.behind {
-            return false;
-        }
-        change(self.by_packet.entry(packet).or_default());
-        true
-    }
-
-    pub(super) fn take(&mut self, packet: u64) -> Signalled {
-        self.by_packet.remove(&packet).unwrap_or_default()
-    }
-
-    pub(super) fn kept(&self) -> usize {
-        self.by_packet.len() + self.echoed.len()
-    }
-}
 
 /// A range that was sent; it begins at its key.
 #[derive(Clone, Copy, Debug)]
@@ -153,14 +127,9 @@ impl Space {
         self.evidence.forgotten += (before - self.kept()) as u64;
     }
 
-    /// Books the marks that the echo reported, unless the capture shows CE itself (`marked`).
+    /// Books the marks that the echo reported, as [`Signals::settle`] says.
     pub(super) fn settle(&mut self, marked: bool, signals: &mut Signals, behind: u64) {
-        signals.behind = behind;
-        for packet in std::mem::take(&mut signals.echoed) {
-            if !marked && !signals.note(packet, |signalled| signalled.marks += 1) {
-                self.evidence.forgotten += 1;
-            }
-        }
+        self.evidence.forgotten += signals.settle(marked, behind);
     }
 
     /// `number` counted on through wraps, as the value nearest to the right edge.
@@ -461,156 +430,5 @@ impl Space {
             }
         }
         self.remember(from, to, piece, true);
-    }
-
-    /// Takes an acknowledgement that came from the other end; `soon` is as with [`Self::sent`].
-    pub(super) fn acknowledged(
-        &mut self,
-        segment: &Segment<'_>,
-        echo: bool,
-        soon: Option<Duration>,
-        signals: &mut Signals,
-    ) {
-        if !self.started || !self.may_have(segment, soon, signals) {
-            return;
-        }
-        let (tcp, options) = (segment.tcp, segment.options);
-        let ack = self.extend(tcp.ack);
-        let blocks: [(u64, u64); 4] =
-            options.sack.map(|(left, right)| (self.extend(left), self.extend(right)));
-        let blocks = &blocks[..options.sack_blocks];
-        if let Some(&(left, right)) = blocks.first()
-            && left < right
-        {
-            // RFC 2883 section 4: the first block reports a duplicate if it lies below the acknowledgement or inside
-            // the second block.
-            let inside = blocks.get(1).is_some_and(|second| second.0 <= left && right <= second.1);
-            if right <= ack || inside {
-                self.duplicate(left, right, signals);
-            }
-        }
-        if echo && !self.echoing {
-            self.echoed(ack, signals);
-        }
-        self.echoing = echo;
-        for &(left, right) in blocks.iter().filter(|block| block.0 >= ack) {
-            self.sacked(left, right);
-        }
-        // What was sent before the first packet here says nothing of what is in flight.
-        if ack <= self.acked || ack < self.base {
-            return;
-        }
-        self.widest = self.widest.max(self.next.saturating_sub(self.low())).min(WIDE);
-        self.acked = ack;
-        while let Some(first) = self.sent.first_entry()
-            && first.get().end <= ack
-        {
-            let first = first.remove();
-            if first.end == ack && !first.again {
-                let delay = segment.time.since(first.time);
-                self.shortest_ack = Some(self.shortest_ack.map_or(delay, |shortest| shortest.min(delay)));
-            }
-        }
-        while let Some(first) = self.has.first_entry()
-            && *first.get() <= ack
-        {
-            first.remove();
-        }
-        while let Some(first) = self.holes.first_entry()
-            && first.get().end <= ack
-        {
-            let (start, hole) = first.remove_entry();
-            self.evidence.missed_bytes += hole.end - start;
-        }
-    }
-
-    /// Whether the other end can have what it says it has. If that is elsewhere, it may confirm what was seen there.
-    fn may_have(&mut self, segment: &Segment<'_>, soon: Option<Duration>, signals: &mut Signals) -> bool {
-        let ack = self.extend(segment.tcp.ack);
-        let lie = self.lie(ack, self.next + SLACK);
-        if lie == Lie::Near {
-            let blocks = &segment.options.sack[..segment.options.sack_blocks];
-            for (_, right) in blocks {
-                if self.extend(*right) > self.next + SLACK {
-                    self.strays.answer(*right, false);
-                }
-            }
-        } else {
-            let counts = lie == Lie::Elsewhere;
-            self.evidence.implausible += u64::from(counts);
-            self.strays.answer(segment.tcp.ack, counts);
-        }
-        if self.believes() {
-            self.go_there(soon, signals);
-        }
-        self.lie(self.extend(segment.tcp.ack), self.next + SLACK) != Lie::Elsewhere
-    }
-
-    /// Marks what the receiver has. Blocks grow on both sides and into each other, so what earlier ones told is
-    /// remembered, and only what is new is walked through.
-    fn sacked(&mut self, left: u64, right: u64) {
-        if left >= right || right > self.next + SLACK {
-            return;
-        }
-        let (mut from, mut to, mut at) = (left, right, left);
-        if let Some((&start, &end)) = self.has.range(..left).next_back()
-            && end >= left
-        {
-            (from, to, at) = (start, right.max(end), end);
-        }
-        while let Some((&start, &end)) = self.has.range(left..=right).next() {
-            self.has.remove(&start);
-            self.mark(at..start, left..right);
-            (to, at) = (to.max(end), at.max(end));
-        }
-        self.mark(at..right, left..right);
-        self.has.insert(from, to);
-        if self.has.len() > MAX_HOLES {
-            self.has.pop_first();
-        }
-    }
-
-    /// Marks the ranges that lie in a block and reach into `new`, which earlier ones did not tell.
-    fn mark(&mut self, new: Range<u64>, block: Range<u64>) {
-        if new.is_empty() {
-            return;
-        }
-        if self.debt >= MAX_DEBT {
-            self.evidence.forgotten += 1;
-            return;
-        }
-        let over = self.sent.range(block.start..=new.start).next_back().map_or(new.start, |(at, _)| *at);
-        for (_, sent) in self.sent.range_mut(over..new.end) {
-            self.debt += u32::from(sent.sacked);
-            sent.sacked |= sent.end <= block.end;
-        }
-    }
-
-    /// The receiver has had these bytes twice: what was taken for a loss of them was none.
-    fn duplicate(&mut self, left: u64, right: u64, signals: &mut Signals) {
-        let overlaps = |repair: &Repair| repair.losses > 0 && repair.start < right && left < repair.end;
-        let Some(at) = self.repairs.iter().rposition(overlaps) else { return };
-        let Repair { start, end, packet, losses, after } = self.repairs[at];
-        let taken = self.segments(end.min(right) - start.max(left)).min(losses);
-        self.repairs[at].losses -= taken;
-        if let Some(signalled) = signals.by_packet.get_mut(&packet) {
-            signalled.losses = signalled.losses.saturating_sub(taken);
-        }
-        let counted = if after {
-            &mut self.evidence.after_capture_point
-        } else {
-            &mut self.evidence.before_capture_point
-        };
-        *counted = counted.saturating_sub(taken.into());
-        self.evidence.needless += u64::from(taken);
-    }
-
-    /// The first ECE of an episode: the segment that it acknowledges was marked, or one shortly before.
-    fn echoed(&mut self, ack: u64, signals: &mut Signals) {
-        let before = self.sent.range(..ack).next_back();
-        if let Some((_, marked)) = before.or_else(|| self.sent.first_key_value()) {
-            signals.echoed.push(marked.packet);
-            self.evidence.marks_by_echo += 1;
-        }
     }
 }
