@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::palette::{INK, MUTED, RESPONSIVE};
+use super::plot::SCALE;
 use super::text::escape;
 
 /// The least width of a cell and its height, the least room for the names of rows, that for the names of columns, and
@@ -45,7 +46,7 @@ impl Matrix<'_> {
         if to > from { ((place(value) - from) / (to - from)).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// As an `<svg>` element. The first row is at the top.
+    /// As an `<svg>` element, in units of other charts. The first row is at the top.
     pub fn svg(&self) -> String {
         let (side, wide) = (room(self.rows.1, SIDE), room(self.columns.1, WIDTH));
         let (left, top) = (side + TITLE, TOP);
@@ -53,8 +54,11 @@ impl Matrix<'_> {
         let height = top + HEIGHT * self.rows.1.len() + 2;
         let (ink, muted, full) = (INK.hex(), MUTED.hex(), RESPONSIVE.hex());
         let mut svg = format!(
-            "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
-             aria-label=\"{}\" font-family=\"sans-serif\" font-size=\"11\" text-anchor=\"middle\">",
+            "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" \
+             aria-label=\"{}\" font-family=\"sans-serif\" font-size=\"11\" text-anchor=\"middle\">\
+             <g transform=\"scale({SCALE})\">",
+            SCALE as usize * width,
+            SCALE as usize * height,
             escape(&self.title)
         );
         // Writing to a string cannot fail.
@@ -90,7 +94,7 @@ impl Matrix<'_> {
                 );
             }
         }
-        svg.push_str("</svg>");
+        svg.push_str("</g></svg>");
         svg
     }
 }
@@ -124,6 +128,6 @@ mod tests {
         assert_eq!(matrix.shade(5.0), 0.0);
         let long = ["a name of 28 letters or more".to_owned(), "b".to_owned()];
         let wide = Matrix { rows: ("r", &long), columns: ("c", &long), ..matrix };
-        assert!(svg.contains("viewBox=\"0 0 150 84\"") && wide.svg().contains("viewBox=\"0 0 594 84\""));
+        assert!(svg.contains("viewBox=\"0 0 1200 672\"") && wide.svg().contains("viewBox=\"0 0 4752 672\""));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::charts::WIDTH;
 use super::palette::{self, Colour};
-use super::plot::{Axis, Mark, Overlay, Plot, SCALE};
+use super::plot::{Axis, Mark, Overlay, Plot};
 use super::tables::swatch;
 use super::text::{escape, shorten};
 
@@ -156,53 +156,9 @@ pub fn spread_legend(names: &[String]) -> String {
     out
 }
 
-/// A chart as a picture of its own: with its title above, and with what its colours mean if it has lines of several
-/// `names`, as [`spread_legend`] of a page.
-pub fn picture(title: &str, names: &[String], chart: &str) -> String {
-    let size = chart.split_once("viewBox=\"0 0 ").and_then(|(_, rest)| rest.split_once('"'));
-    let size = size
-        .and_then(|(size, _)| size.split_once(' '))
-        .map(|(width, height)| (width.parse(), height.parse()));
-    let (Some((Ok(width), Ok(height))), Some(("", inside))) = (size, chart.split_once("<svg")) else {
-        return chart.to_owned();
-    };
-    let (width, height): (u32, u32) = (width, height);
-    let (side, line) = (SCALE * 12, SCALE * 20);
-    let (mut x, mut y, mut words) = (side, line, String::new());
-    let _ = write!(words, "{}", text(x, y, 15, title));
-    if names.len() > 1 {
-        y += line;
-        for (index, name) in names.iter().take(MOST_LINES).enumerate() {
-            let room = SCALE * (25 + 8 * name.chars().count() as u32);
-            if x > side && x + room > width {
-                (x, y) = (side, y + line);
-            }
-            let (colour, box_size) = (palette::line(index).hex(), SCALE * 11);
-            let top = y - SCALE * 10;
-            let _ = write!(
-                words,
-                "<rect x=\"{x}\" y=\"{top}\" width=\"{box_size}\" height=\"{box_size}\" fill=\"{colour}\"/>{}",
-                text(x + SCALE * 17, y, 13, name)
-            );
-            x += room;
-        }
-    }
-    let above = y + line / 2;
-    let whole = above + height;
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {whole}\" font-family=\"sans-serif\">\n\
-         <rect width=\"{width}\" height=\"{whole}\" fill=\"#FFFFFF\"/>{words}\n\
-         <svg y=\"{above}\" width=\"{width}\" height=\"{height}\"{inside}\n</svg>\n"
-    )
-}
-
-fn text(x: u32, y: u32, size: u32, words: &str) -> String {
-    format!("<text x=\"{x}\" y=\"{y}\" font-size=\"{}\">{}</text>", SCALE * size, escape(words))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Positions, SpreadLine, SpreadPoint, picture, spread_chart, spread_legend};
+    use super::{Positions, SpreadLine, SpreadPoint, spread_chart, spread_legend};
 
     #[test]
     fn every_mean_is_a_dot_and_tells_its_spread() {
@@ -226,21 +182,5 @@ mod tests {
         let line = SpreadLine { name: "a".to_owned(), points: vec![share] };
         let chart = spread_chart("t", &names, "%", 100.0, &[line]);
         assert!(chart.contains("a, pie: 98 of 100<"), "{chart}");
-    }
-
-    #[test]
-    fn a_picture_says_what_it_shows_and_which_line_is_which() {
-        let places = Positions::Scale(vec![1.0, 2.0], "K".to_owned());
-        let chart = spread_chart("t", &places, "%", 100.0, &[]);
-        let names = ["a < b".to_owned(), "c".to_owned()];
-        let whole = picture("Use & loss", &names, &chart);
-        assert!(whole.contains(">Use &amp; loss<") && whole.contains(">a &lt; b<") && whole.contains(">c<"));
-        let inside = chart.split_once("<svg").unwrap().1;
-        assert!(whole.contains(inside), "the chart is in it as it is");
-        assert_eq!((whole.matches("<svg").count(), whole.matches("</svg>").count()), (2, 2));
-        assert_eq!(
-            picture("t", &names[..1], &chart).matches("<rect").count(),
-            chart.matches("<rect").count() + 1
-        );
     }
 }

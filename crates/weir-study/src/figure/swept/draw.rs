@@ -157,7 +157,8 @@ fn lines_chart<'a>(
     let numbers: Option<Vec<f64>> = places.iter().map(|label| leading_number(label)).collect();
     let positions = match numbers {
         Some(numbers) if places.len() > 1 && are_apart(&numbers) => {
-            Positions::Scale(numbers, across.to_owned())
+            let unit = common_unit(&places).map(|unit| format!(" ({unit})")).unwrap_or_default();
+            Positions::Scale(numbers, format!("{across}{unit}"))
         }
         _ => Positions::Names(places.clone()),
     };
@@ -219,8 +220,18 @@ fn are_apart(numbers: &[f64]) -> bool {
 
 /// The number that a label begins with.
 fn leading_number(label: &str) -> Option<f64> {
-    let end = label.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(label.len());
-    label[..end].parse().ok()
+    label[..number_end(label)].parse().ok()
+}
+
+/// The word that follows the number in every label.
+fn common_unit(labels: &[String]) -> Option<&str> {
+    let mut units = labels.iter().map(|label| label[number_end(label)..].strip_prefix(' '));
+    let first = units.next()??;
+    units.all(|unit| unit == Some(first)).then_some(first)
+}
+
+fn number_end(label: &str) -> usize {
+    label.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(label.len())
 }
 
 fn matrix<'a>(table: &Table, chart: &'a Chart) -> (Head<'a>, Vec<Drawn>) {
@@ -349,4 +360,21 @@ fn completion<'a>(
                 after a handshake, two round trips and the bytes."
         .to_owned();
     (Head { title, note, legend: of.to_vec() }, drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common_unit;
+
+    #[test]
+    fn a_unit_that_all_labels_have_is_that_of_the_axis() {
+        let unit = |labels: &[&str]| {
+            let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+            common_unit(&labels).map(str::to_owned)
+        };
+        assert_eq!(unit(&["50 Mbit/s", "0.5 Mbit/s"]).as_deref(), Some("Mbit/s"));
+        for labels in [&["0.05", "1"][..], &["5/10", "5/20"], &["1 in L", "2 in C"], &[]] {
+            assert_eq!(unit(labels), None);
+        }
+    }
 }
