@@ -1,190 +1,18 @@
 //! `up`, `reload` and `down` on real interfaces, in namespaces with traffic across: what comes, what stays while it
 //! changes, what is undone when it fails, and that nothing is left.
 
-use std::net::UdpSocket;
+#[path = "kernel_up/ifb.rs"]
+mod ifb;
+#[path = "kernel_up/place.rs"]
+mod place;
+
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
+use place::{Traffic, assert_as, crosses, down, everything, files, go_on, refusal, said, setup, up, world};
 use weir_kernel::attach::Hook;
-use weir_kernel::{self as kernel, Phase, Setup, Step, UpError};
-use weir_testkit::bpf::{self, At};
-use weir_testkit::world::{SERVER, World};
-
-/// The bottleneck's address on the way to the server.
-const HERE: &str = "10.99.0.9";
-
-/// The bottleneck with an address on `to-s`, the interface that is shaped; packets to and from the server cross it.
-fn world() -> Option<World> {
-    let world = World::new()?;
-    world.bottleneck.sh(&format!("ip addr add {HERE}/24 dev to-s"));
-    Some(world)
-}
-
-fn setup(words: &str) -> Setup {
-    let words: Vec<&str> = words.split_whitespace().collect();
-    Setup::from_keys(kernel::parse_words(&words).unwrap()).unwrap()
-}
-
-fn go_on(_: &Step) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
-fn up(words: &str) -> Result<kernel::Up, UpError> {
-    kernel::up(&setup(words), &mut go_on)
-}
-
-fn refusal(words: &str) -> String {
-    up(words).unwrap_err().to_string()
-}
-
-fn down(device: &str) -> kernel::Down {
-    kernel::down(device, &mut go_on).unwrap()
-}
-
-/// What a command says in this namespace.
-fn said(line: &str) -> String {
-    let output = Command::new("sh").args(["-c", line]).output().unwrap();
-    String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
-}
-
-#[allow(clippy::disallowed_methods)]
-fn pause(milliseconds: u64) {
-    std::thread::sleep(std::time::Duration::from_millis(milliseconds));
-}
-
-/// Files of this namespace in a folder.
-fn files(folder: &str) -> Vec<String> {
-    let inode = std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.filter(|name| name.contains(&inode.to_string())).collect();
-    names.sort();
-    names
-}
-
-/// Everything that `up` could change, as the kernel and the file system report it.
-fn everything(device: &str) -> String {
-    let index = |name: &str| {
-        let name = std::ffi::CString::new(name).unwrap();
-        // SAFETY: the name is terminated.
-        unsafe { libc::if_nametoindex(name.as_ptr()) }
-    };
-    let mut all = said("ip -d -o link show; tc qdisc show; ip -o addr show");
-    all += &said(&format!(
-        "tc class show dev {device}; tc filter show dev {device} ingress; tc filter show dev {device} egress"
-    ));
-    for egress in [false, true] {
-        let programs = bpf::programs(index(device), At::Tcx { egress, first: true });
-        all += &format!("tcx, egress {egress}: {programs}\n");
-    }
-    all += &format!("{:?} {:?}", files("/run/weir"), files("/sys/fs/bpf/weir"));
-    // How many packets passed is no setting; an IFB device that is made again has another index and address.
-    let lines = all.lines().map(|line| {
-        let line = line.split(" direct_packets_stat").next().unwrap();
-        match line.find("weir") {
-            Some(at) if line.contains("ifb") => line[at..].split("link/ether").next().unwrap().to_owned(),
-            _ => without_program_number(line),
-        }
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-/// A filter of clsact, `... forward:[265] direct-action not_in_hw id 265 name forward tag d3bd9f44df375591 jited`,
-/// without the number of its program, which is another when the same program is loaded again.
-fn without_program_number(line: &str) -> String {
-    let Some((filter, program)) = line.split_once(" id ") else { return line.to_owned() };
-    let Some((number, rest)) = program.split_once(' ') else { return line.to_owned() };
-    format!("{}{rest}", filter.replace(&format!("[{number}]"), ""))
-}
-
-/// All is as it was. What was just unpinned is taken off when the kernel has time for it.
-fn assert_as(before: &str, device: &str, when: &str) {
-    for _ in 0..200 {
-        if everything(device) == before {
-            return;
-        }
-        pause(10);
-    }
-    assert_eq!(everything(device), before, "{when}");
-}
-
-/// Datagrams to the server and back, one after the other, until it is told to stop.
-struct Traffic {
-    stop: Arc<AtomicBool>,
-    echo: JoinHandle<()>,
-    sender: JoinHandle<u64>,
-    receiver: JoinHandle<u64>,
-}
-
-impl Traffic {
-    fn start(world: &World) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        // Ports that are free: a socket that was closed lives on in a child of another test until the child's exec.
-        let far = world.server.enter(|| UdpSocket::bind((SERVER, 0)).unwrap());
-        let near = world.bottleneck.enter(|| UdpSocket::bind((HERE, 0)).unwrap());
-        for socket in [&far, &near] {
-            socket.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
-        }
-        near.connect(far.local_addr().unwrap()).unwrap();
-        let (sends, stopped) = (near.try_clone().unwrap(), stop.clone());
-        let echo_stopped = stop.clone();
-        // Both receivers go on until nothing has come for half a second after the last was sent.
-        let echo = std::thread::spawn(move || {
-            let mut bytes = [0; 2048];
-            loop {
-                match far.recv_from(&mut bytes) {
-                    Ok((length, from)) => assert_eq!(far.send_to(&bytes[..length], from).unwrap(), length),
-                    Err(_) if echo_stopped.load(Ordering::Relaxed) => return,
-                    Err(_) => {}
-                }
-            }
-        });
-        let sender = std::thread::spawn(move || {
-            let mut sent = 0;
-            while !stopped.load(Ordering::Relaxed) {
-                sends.send(&[0; 200]).unwrap();
-                sent += 1;
-                #[allow(clippy::disallowed_methods)]
-                std::thread::sleep(std::time::Duration::from_micros(200));
-            }
-            sent
-        });
-        let stopped = stop.clone();
-        let receiver = std::thread::spawn(move || {
-            let mut received = 0;
-            let mut bytes = [0; 2048];
-            loop {
-                match near.recv(&mut bytes) {
-                    Ok(_) => received += 1,
-                    Err(_) if stopped.load(Ordering::Relaxed) => return received,
-                    Err(_) => {}
-                }
-            }
-        });
-        let traffic = Self { stop, echo, sender, receiver };
-        pause(20);
-        traffic
-    }
-
-    /// How many were sent and how many came back.
-    fn stop(self) -> (u64, u64) {
-        pause(20);
-        self.stop.store(true, Ordering::Relaxed);
-        self.echo.join().unwrap();
-        (self.sender.join().unwrap(), self.receiver.join().unwrap())
-    }
-}
-
-/// Datagrams cross, and none is lost.
-fn crosses(world: &World) -> bool {
-    let traffic = Traffic::start(world);
-    let (sent, received) = traffic.stop();
-    sent > 0 && received == sent
-}
+use weir_kernel::{self as kernel, Phase, Setup};
+use weir_testkit::world::World;
 
 #[test]
 fn it_comes_changes_in_place_and_goes() {
@@ -460,84 +288,6 @@ fn what_cannot_be_is_refused_before_anything_changes() {
     });
 }
 
-/// The name of the IFB device of an interface of this namespace.
-fn ifb_of(device: &str) -> String {
-    let shown = said(&format!("ip -o link show {device}"));
-    kernel::ifb_name(shown.split(':').next().unwrap().trim().parse().unwrap())
-}
-
-#[test]
-fn an_ifb_device_that_is_down_is_a_fault_that_a_reload_mends() {
-    let Some(world) = world() else { return };
-    let words = "to-s rate 100mbit queues bfifo/bfifo direction both";
-    world.bottleneck.enter(move || {
-        up(words).unwrap();
-        said(&format!("ip link set {} down", ifb_of("to-s")));
-        let instances = kernel::instances().unwrap();
-        let faults: Vec<_> = instances.iter().map(|instance| instance.faults.clone()).collect();
-        assert_eq!(faults[0], [], "what is sent does not go there");
-        assert!(faults[1][0].what.contains(&format!("{} is down", ifb_of("to-s"))), "{faults:?}");
-        assert_eq!(faults[1][0].remedy, "weir reload dev to-s");
-    });
-    assert!(!crosses(&world), "what is received is lost");
-    world.bottleneck.enter(move || {
-        assert!(!up(words).unwrap().steps.is_empty());
-        assert!(kernel::instances().unwrap().iter().all(|instance| instance.faults.is_empty()));
-        assert_eq!(up(words).unwrap().steps, []);
-    });
-    assert!(crosses(&world));
-    world.bottleneck.enter(|| down("to-s"));
-}
-
-#[test]
-fn the_ifb_device_is_no_interface_to_go_up_or_down_by_itself() {
-    let Some(world) = world() else { return };
-    world.bottleneck.enter(|| {
-        up("to-s rate 10mbit queues bfifo/bfifo direction both").unwrap();
-        let ifb = ifb_of("to-s");
-        let standing = everything("to-s");
-        let part = format!("{ifb} is part of what is up on to-s; use `weir down dev to-s`");
-        let wanted = setup(&format!("{ifb} rate 10mbit queues bfifo/bfifo"));
-        for error in [
-            kernel::up(&wanted, &mut go_on).unwrap_err(),
-            kernel::plan(&wanted).unwrap_err(),
-            kernel::standing(&ifb).unwrap_err(),
-            kernel::down(&ifb, &mut go_on).unwrap_err(),
-            kernel::plan_down(Some(&ifb)).unwrap_err(),
-        ] {
-            assert!(error.to_string().starts_with(&part), "{error}");
-        }
-        assert_as(&standing, "to-s", "refused");
-        assert_eq!(kernel::plan_down(None).unwrap().devices, ["to-s"]);
-        // Without the journal its name says whose it is.
-        for file in files("/run/weir") {
-            std::fs::remove_file(format!("/run/weir/{file}")).unwrap();
-        }
-        let error = kernel::down(&ifb, &mut go_on).unwrap_err().to_string();
-        assert!(error.starts_with(&part), "{error}");
-        assert_eq!(kernel::down_all(&mut go_on).unwrap().devices, ["to-s"]);
-        assert!(!said("ip link show").contains(&ifb));
-    });
-}
-
-#[test]
-fn an_ifb_device_of_the_operator_stays_whatever_its_name() {
-    let Some(world) = world() else { return };
-    world.bottleneck.enter(|| {
-        let ifb = ifb_of("to-s");
-        said(&format!("ip link add {ifb} type ifb; ip link set {ifb} up"));
-        let before = everything("to-s");
-        assert_eq!(down("to-s").steps, []);
-        up("to-s rate 10mbit queues bfifo/bfifo").unwrap();
-        let error = refusal("to-s rate 10mbit queues bfifo/bfifo direction both");
-        assert!(error.contains("rename it"), "{error}");
-        up(&format!("{ifb} rate 10mbit queues bfifo/bfifo")).unwrap();
-        assert_eq!(down(&ifb).devices, std::slice::from_ref(&ifb));
-        down("to-s");
-        assert_as(&before, "to-s", "");
-    });
-}
-
 #[test]
 fn a_renamed_interface_goes_down_by_either_name() {
     let Some(world) = world() else { return };
@@ -619,45 +369,6 @@ fn a_program_whose_pin_stays_stays_attached() {
 }
 
 #[test]
-fn what_is_received_and_freed_here_is_no_loss_of_a_queue() {
-    let Some(world) = world() else { return };
-    let here = "fd00::9";
-    for (host, name, address) in [(&world.bottleneck, "to-s", here), (&world.server, "s", "fd00::1")] {
-        host.sh(&format!(
-            "echo 0 > /proc/sys/net/ipv6/conf/{name}/disable_ipv6; ip addr add {address}/64 dev {name} nodad"
-        ));
-    }
-    world.bottleneck.enter(|| {
-        up("to-s rate 100mbit standard bfifo limit 256kb responsive bfifo limit 256kb direction both")
-            .unwrap();
-    });
-    let listener = world.bottleneck.enter(move || std::net::TcpListener::bind((here, 0)).unwrap());
-    let to = listener.local_addr().unwrap();
-    // This host ends each connection first: the end of the other side is for no socket any more, and TCP frees it.
-    let other = world.server.spawn(move || {
-        for _ in 0..8 {
-            let mut stream = std::net::TcpStream::connect(to).unwrap();
-            std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
-            pause(50);
-        }
-    });
-    for _ in 0..8 {
-        drop(listener.accept().unwrap());
-    }
-    other.join().unwrap();
-    pause(100);
-    world.bottleneck.enter(|| {
-        for bottleneck in kernel::model::Model::of("to-s").unwrap().bottlenecks {
-            let told = serde_json::to_value(&bottleneck).unwrap();
-            let queues = told["queues"].as_array().unwrap();
-            let drops: u64 = queues.iter().map(|queue| queue["drops"].as_u64().unwrap()).sum();
-            assert_eq!(told["counters"]["loss_packets"].as_u64(), Some(drops), "{told:#}");
-        }
-        down("to-s");
-    });
-}
-
-#[test]
 fn a_block_of_filters_that_others_share_is_refused() {
     let Some(world) = world() else { return };
     world.bottleneck.enter(|| {
@@ -674,25 +385,6 @@ fn a_block_of_filters_that_others_share_is_refused() {
             down("to-s");
             assert_as(&before, "to-s", "what is sent needs no filter");
         }
-    });
-}
-
-#[test]
-fn an_ifb_device_has_no_address_and_receives_nothing() {
-    let Some(world) = world() else { return };
-    world.bottleneck.enter(|| {
-        said("echo 0 > /proc/sys/net/ipv6/conf/default/disable_ipv6");
-        up("to-s rate 10mbit queues bfifo/bfifo direction both").unwrap();
-        let ifb = ifb_of("to-s");
-        pause(100);
-        assert_eq!(said(&format!("ip -o addr show {ifb}")), "");
-        down("to-s");
-        said("ip link add ifb7 type ifb; ip link set ifb7 up");
-        let told = |words: &str| kernel::plan(&setup(words)).unwrap().warnings.join(" ");
-        assert!(told("ifb7 rate 10mbit direction both").contains("ifb7 is an IFB device"));
-        assert!(told("ifb7 rate 10mbit direction ingress").contains("use 'direction egress'"));
-        assert!(!told("ifb7 rate 10mbit").contains("IFB"));
-        assert!(!told("to-s rate 10mbit direction both").contains("IFB"));
     });
 }
 
