@@ -3,13 +3,16 @@
 
 #[path = "kernel_up/ifb.rs"]
 mod ifb;
+#[path = "world/live.rs"]
+mod live;
 #[path = "kernel_up/place.rs"]
 mod place;
 
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 
-use place::{Traffic, assert_as, crosses, down, everything, files, go_on, refusal, said, setup, up, world};
+use live::{down, go_on, said, setup, up};
+use place::{Traffic, assert_as, crosses, everything, files, refusal, world};
 use weir_kernel::attach::Hook;
 use weir_kernel::{self as kernel, Phase, Setup};
 use weir_testkit::world::World;

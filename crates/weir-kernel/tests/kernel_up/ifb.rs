@@ -2,9 +2,8 @@
 
 use weir_kernel as kernel;
 
-use super::place::{
-    assert_as, crosses, down, everything, files, go_on, pause, refusal, said, setup, up, world,
-};
+use super::live::{down, go_on, said, setup, up};
+use super::place::{assert_as, crosses, everything, files, pause, refusal, world};
 
 /// The name of the IFB device of an interface of this namespace.
 fn ifb_of(device: &str) -> String {

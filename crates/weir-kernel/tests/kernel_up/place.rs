@@ -1,16 +1,15 @@
-//! Where these tests act: a bottleneck with traffic across, what `up` could change there, and the commands in short.
+//! Where these tests act: a bottleneck with traffic across, and what `up` could change there.
 
 use std::net::UdpSocket;
-use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use weir_kernel::{self as kernel, Setup, Step, UpError};
 use weir_testkit::bpf::{self, At};
 use weir_testkit::world::{SERVER, World};
+
+use crate::live::{said, up};
 
 /// The bottleneck's address on the way to the server.
 const HERE: &str = "10.99.0.9";
@@ -22,31 +21,8 @@ pub(crate) fn world() -> Option<World> {
     Some(world)
 }
 
-pub(crate) fn setup(words: &str) -> Setup {
-    let words: Vec<&str> = words.split_whitespace().collect();
-    Setup::from_keys(kernel::parse_words(&words).unwrap()).unwrap()
-}
-
-pub(crate) fn go_on(_: &Step) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
-pub(crate) fn up(words: &str) -> Result<kernel::Up, UpError> {
-    kernel::up(&setup(words), &mut go_on)
-}
-
 pub(crate) fn refusal(words: &str) -> String {
     up(words).unwrap_err().to_string()
-}
-
-pub(crate) fn down(device: &str) -> kernel::Down {
-    kernel::down(device, &mut go_on).unwrap()
-}
-
-/// What a command says in this namespace.
-pub(crate) fn said(line: &str) -> String {
-    let output = Command::new("sh").args(["-c", line]).output().unwrap();
-    String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
 
 #[allow(clippy::disallowed_methods)]

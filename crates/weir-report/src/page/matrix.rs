@@ -46,7 +46,7 @@ impl Matrix<'_> {
         if to > from { ((place(value) - from) / (to - from)).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// As an `<svg>` element, in units of other charts. The first row is at the top.
+    /// As an `<svg>` element, in the units of other charts. The first row is at the top.
     pub fn svg(&self) -> String {
         let (side, wide) = (room(self.rows.1, SIDE), room(self.columns.1, WIDTH));
         let (left, top) = (side + TITLE, TOP);
